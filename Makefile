@@ -1,0 +1,56 @@
+# `make run` shows the tour, `make test` runs every check. Each builds .venv first, with no other step.
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+# Build isolation reads the environment, not the command line: this pins the build backend too.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
+
+# Some virtual machines announce AMX but do not let a process use it: oneDNN's bfloat16 products die there.
+export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test format lint types pytest clean
+
+help:  ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+setup: $(INSTALLED)  ## Build .venv with everything for development
+
+# torch goes first and alone: named by its exact version, it is taken from wherever pip is configured to look,
+# and the second command then finds it in place.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet torch==$$(sed -n 's/^torch==//p' constraints.txt)
+	$(BIN)/pip install --quiet --editable ".[dev]"
+	touch $@
+
+run: $(INSTALLED)  ## Show the tour
+	$(BIN)/regard tour
+
+test: $(INSTALLED)  ## Check format, lint and types, then run the tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n $(WORKERS)
+
+format: $(INSTALLED)  ## Format the code and mend what lint can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(INSTALLED)  ## Check format and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(INSTALLED)  ## Check types
+	$(BIN)/mypy
+
+pytest: $(INSTALLED)  ## Run the tests alone
+	$(BIN)/pytest -n $(WORKERS)
+
+clean:  ## Remove .venv and every cache
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
