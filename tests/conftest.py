@@ -11,7 +11,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 import hypothesis
 import torch
 
-# The same examples in every run, so that a red run means a change. `pytest --hypothesis-profile=explore` looks for more.
+# The same examples in every run, so that a red run means a change. `pytest --hypothesis-profile=explore` finds more.
 hypothesis.settings.register_profile("repeatable", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("repeatable")

@@ -1,0 +1,81 @@
+"""The command `regard`: a file a command. Nothing heavy is imported before a command runs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import io
+import sys
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from regard.cli import doctor, tour
+from regard.cli.console import log
+from regard.errors import RegardError
+
+EXAMPLES = """\
+[bold]Examples[/bold]
+  regard tour                                          attention, live
+  regard ask grades.csv --key gpa --value salary 3.5   what similar rows say
+  regard doctor --json                                 for a bug report
+
+[bold]Exit codes[/bold]
+  0 done · 1 a mistake in the data · 2 a mistake in the command · 130 interrupted
+"""
+
+
+class RegardGroup(typer.core.TyperGroup):
+    """The commands of `regard`, in which a user's mistake is one line on stderr and never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RegardError as error:
+            message = " ".join(str(error).split())
+            log.print(f"error: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    name="regard",
+    cls=RegardGroup,
+    help="Attention(q, D) = Σ α(q, k) v: see it, and ask it of your own table.",
+    epilog=EXAMPLES,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"regard {importlib.metadata.version('regard')}")
+        raise typer.Exit
+
+
+@app.callback()
+def regard(
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """The options that stand before a command."""
+
+
+app.command("tour", epilog=tour.EXAMPLES)(tour.tour)
+if importlib.util.find_spec("regard.cli.ask"):
+    ask = importlib.import_module("regard.cli.ask")
+    app.command("ask", epilog=getattr(ask, "EXAMPLES", None))(ask.ask)
+app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that has no letter for α or █ shows a question mark in its place: no reason to die.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    app(prog_name="regard")
