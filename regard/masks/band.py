@@ -1,0 +1,74 @@
+"""A band of keys around where each query stands: what Causal and Window share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.masks.base import Cover
+from regard.masks.index import positions
+from regard.masks.positional import Positional
+from regard.positions import Align, Grid
+
+
+class Band(Positional):
+    """−before ≤ column − (row + offset) ≤ after; None is no limit on that side."""
+
+    def __init__(self, before: int | None, after: int | None, align: Align) -> None:
+        super().__init__(align)
+        self.before = before
+        self.after = after
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        stands = rows + self.offset(grid)
+        early_enough = None if self.after is None else columns <= stands + self.after
+        if self.before is None:
+            return torch.ones_like(stands, dtype=torch.bool) if early_enough is None else early_enough
+        late_enough = columns >= stands - self.before
+        return late_enough if early_enough is None else early_enough & late_enough
+
+    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
+        if not rows or not columns:
+            return Cover.NONE
+        nearest, farthest = self.distances(rows, columns, grid)
+        too_early = self.before is not None and nearest < -self.before
+        too_late = self.after is not None and farthest > self.after
+        if not too_early and not too_late:
+            return Cover.ALL
+        if self.before is not None and farthest < -self.before:
+            return Cover.NONE
+        if self.after is not None and nearest > self.after:
+            return Cover.NONE
+        return Cover.SOME
+
+    def indices(self, rows: range, grid: Grid) -> Tensor:
+        start, stop = self._spans(rows, grid)
+        width = self._width(rows, grid)
+        columns = start + torch.arange(width, device=grid.device)
+        return torch.where(columns < stop, columns, -1)
+
+    def count_bound(self, grid: Grid) -> int | None:
+        if self.before is None or self.after is None:
+            return None
+        return min(self.before + self.after + 1, grid.n_keys)
+
+    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
+        start, stop = self._spans(rows, grid)
+        return (start < stop).squeeze(-1)
+
+    def _spans(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor]:
+        """The first column of each row's band and the one after its last: `(..., r, 1)` each."""
+        stands = positions(rows, grid.device)[:, None] + self.offset(grid)
+        start = torch.zeros_like(stands) if self.before is None else (stands - self.before).clamp_(0, grid.n_keys)
+        stop = (stands + self.after + 1).clamp_(0, grid.n_keys) if self.after is not None else None
+        return start, torch.full_like(stands, grid.n_keys) if stop is None else stop
+
+    def _width(self, rows: range, grid: Grid) -> int:
+        """As many columns as the widest band of `rows` can have."""
+        if not rows:
+            return 0
+        least, greatest = self.offsets(grid)
+        first = 0 if self.before is None else max(rows[0] + least - self.before, 0)
+        last = grid.n_keys if self.after is None else min(rows[-1] + greatest + self.after + 1, grid.n_keys)
+        bound = self.count_bound(grid)
+        return max(min(last - first, grid.n_keys if bound is None else bound), 0)

@@ -1,0 +1,85 @@
+"""One check a concern, with the error that names the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
+from regard.positions import Grid
+
+_INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
+
+
+def same_device(left: torch.device, right: torch.device) -> bool:
+    """Whether two devices are one; `cuda` without an index is any of them."""
+    return left.type == right.type and (left.index == right.index or left.index is None or right.index is None)
+
+
+def check_devices(tensors: tuple[Tensor, ...], grid: Grid, owner: str) -> None:
+    """Raise unless every tensor is where the problem is."""
+    for tensor in tensors:
+        if not same_device(tensor.device, grid.device):
+            raise DeviceError(
+                f"the tensors of {owner} must be on the device of the queries and keys, {grid.device}: "
+                f'got {tensor.device}. Pass mask.to("{grid.device}").'
+            )
+
+
+def check_broadcasts(batch_shape: Sequence[int], grid: Grid, tensor: Tensor, owner: str, name: str) -> None:
+    """Raise unless `batch_shape`, the batch axes of `tensor`, broadcasts with the problem's, from the right."""
+    wanted = grid.batch_shape
+    fits = len(batch_shape) <= len(wanted) and all(
+        size in (1, want) for size, want in zip(reversed(batch_shape), reversed(wanted), strict=False)
+    )
+    if not fits:
+        raise ShapeError(
+            f"`{name}` of {owner} must have batch axes that broadcast with {wanted} from the right: "
+            f"got {tuple(tensor.shape)}. Put axes of size 1 where it is the same for every entry."
+        )
+
+
+def whole_number(value: object, owner: str, name: str, least: int) -> int:
+    """`value`, an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise DtypeError(f"`{name}` of {owner} must be an integer: got {value!r}. Pass a whole number.")
+    if value < least:
+        raise OptionError(f"`{name}` of {owner} must be at least {least}: got {value}. Pass {least} or more.")
+    return value
+
+
+def whole_tensor(value: object, owner: str, name: str) -> Tensor:
+    """`value`, a tensor or (nested) sequence of integers, as a tensor of int64 of its own."""
+    if isinstance(value, Tensor):
+        if value.dtype not in _INTEGERS:
+            raise DtypeError(
+                f"`{name}` of {owner} must hold integers: got a tensor of {value.dtype}. Pass {name}.long()."
+            )
+        return value.detach().to(torch.int64, copy=True)
+    try:
+        tensor = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DtypeError(
+            f"`{name}` of {owner} must be integers: got {value!r}. Pass a tensor or a list of whole numbers."
+        ) from error
+    if tensor.numel() and tensor.dtype not in _INTEGERS:
+        raise DtypeError(f"`{name}` of {owner} must hold integers: got {value!r}. Pass whole numbers.")
+    return tensor.to(torch.int64, copy=True)
+
+
+def bool_tensor(value: object, owner: str, name: str, fix: str) -> Tensor:
+    """`value`, a bool tensor."""
+    if not isinstance(value, Tensor):
+        raise DtypeError(
+            f"`{name}` of {owner} must be a bool tensor: got {type(value).__name__}. Pass torch.as_tensor({name})."
+        )
+    if value.dtype != torch.bool:
+        raise DtypeError(f"`{name}` of {owner} must be bool, True where attention is allowed: got {value.dtype}. {fix}")
+    return value
+
+
+def described(tensor: Tensor) -> str:
+    """Dtype and shape, for a repr: the values may be many, or on another device."""
+    return f"<{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}>"

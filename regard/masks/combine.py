@@ -1,0 +1,192 @@
+"""Masks made of masks: `&`, `|` and `~`."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from regard.masks.base import Cover, Mask
+from regard.masks.index import broadcast_shape, from_far, keep, positions, sort_unique
+from regard.masks.survey import merge_left, merge_right
+from regard.positions import Grid
+
+
+class Combined(Mask):
+    """A mask of several; nested ones of the same kind are made flat."""
+
+    symbol = ""
+
+    def __init__(self, *masks: Mask) -> None:
+        self.masks: tuple[Mask, ...] = tuple(
+            part for mask in masks for part in (mask.masks if isinstance(mask, type(self)) else (mask,))
+        )
+
+    def check(self, grid: Grid) -> None:
+        for mask in self.masks:
+            mask.check(grid)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(tensor for mask in self.masks for tensor in mask.tensors())
+
+    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        axes = [mask.batch_axes() for mask in self.masks]
+        return merge_left(*(left for left, _ in axes)), merge_right(*(right for _, right in axes))
+
+    def _moved(self, device: torch.device) -> Mask:
+        return type(self)(*(mask.to(device) for mask in self.masks))
+
+    def __repr__(self) -> str:
+        return f" {self.symbol} ".join(
+            f"({mask!r})" if isinstance(mask, Combined) else repr(mask) for mask in self.masks
+        )
+
+
+class And(Combined):
+    """The pairs that every one of the masks allows: `a & b`.
+
+    Example:
+        >>> from regard.masks import Causal, Padding
+        >>> print((Causal() & Padding(3)).picture(5))
+        #····
+        ##···
+        ###··
+        ###··
+        ###··
+    """
+
+    symbol = "&"
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        return reduce(torch.logical_and, (mask.allows(rows, columns, grid) for mask in self.masks))
+
+    def tile(self, rows: range, columns: range, grid: Grid) -> Tensor:
+        return reduce(torch.logical_and, (mask.tile(rows, columns, grid) for mask in self.masks))
+
+    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
+        whole = True
+        for mask in self.masks:
+            cover = mask.cover(rows, columns, grid)
+            if cover is Cover.NONE:
+                return Cover.NONE
+            whole = whole and cover is Cover.ALL
+        return Cover.ALL if whole else Cover.SOME
+
+    def indices(self, rows: range, grid: Grid) -> Tensor:
+        bounds = [mask.count_bound(grid) for mask in self.masks]
+        known = [bound for bound in bounds if bound is not None]
+        if not known or grid.n_keys == 0:
+            return super().indices(rows, grid)
+        sparsest = bounds.index(min(known))
+        indices = self.masks[sparsest].indices(rows, grid)
+        kept = indices >= 0
+        row, column = positions(rows, grid.device)[:, None], indices.clamp(min=0)
+        for place, mask in enumerate(self.masks):
+            if place != sparsest:
+                kept = kept & mask.allows(row, column, grid)
+        return keep(indices, kept)
+
+    def count_bound(self, grid: Grid) -> int | None:
+        return min((bound for mask in self.masks if (bound := mask.count_bound(grid)) is not None), default=None)
+
+
+class Or(Combined):
+    """The pairs that any of the masks allows: `a | b`.
+
+    Example:
+        >>> from regard.masks import GlobalKeys, Window
+        >>> print((Window(before=1, after=0) | GlobalKeys([0])).picture(5))
+        #····
+        ##···
+        ###··
+        #·##·
+        #··##
+    """
+
+    symbol = "|"
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        return reduce(torch.logical_or, (mask.allows(rows, columns, grid) for mask in self.masks))
+
+    def tile(self, rows: range, columns: range, grid: Grid) -> Tensor:
+        return reduce(torch.logical_or, (mask.tile(rows, columns, grid) for mask in self.masks))
+
+    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
+        empty = True
+        for mask in self.masks:
+            cover = mask.cover(rows, columns, grid)
+            if cover is Cover.ALL:
+                return Cover.ALL
+            empty = empty and cover is Cover.NONE
+        return Cover.NONE if empty else Cover.SOME
+
+    def indices(self, rows: range, grid: Grid) -> Tensor:
+        bound = self.count_bound(grid)
+        if bound is None or bound >= grid.n_keys:
+            return super().indices(rows, grid)
+        found = [mask.indices(rows, grid) for mask in self.masks]
+        lead = broadcast_shape(*(indices.shape[:-1] for indices in found))
+        merged = sort_unique(torch.cat([indices.expand(*lead, -1) for indices in found], dim=-1))
+        ordered = from_far(merged)
+        return keep(ordered, ordered >= 0)
+
+    def count_bound(self, grid: Grid) -> int | None:
+        total = 0
+        for mask in self.masks:
+            bound = mask.count_bound(grid)
+            if bound is None:
+                return None
+            total += bound
+        return min(total, grid.n_keys)
+
+    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
+        return reduce(torch.logical_or, (mask.any_allowed(rows, grid) for mask in self.masks))
+
+
+class Not(Mask):
+    """The pairs that the mask does not allow: `~a`; `~~a` is `a` itself.
+
+    Example:
+        >>> from regard.masks import Causal
+        >>> print((~Causal()).picture(4))
+        ·###
+        ··##
+        ···#
+        ····
+    """
+
+    def __init__(self, mask: Mask) -> None:
+        self.mask = mask
+
+    def check(self, grid: Grid) -> None:
+        self.mask.check(grid)
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        return ~self.mask.allows(rows, columns, grid)
+
+    def tile(self, rows: range, columns: range, grid: Grid) -> Tensor:
+        return ~self.mask.tile(rows, columns, grid)
+
+    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
+        if not rows or not columns:
+            return Cover.NONE
+        return _OPPOSITE[self.mask.cover(rows, columns, grid)]
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.mask.tensors()
+
+    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return self.mask.batch_axes()
+
+    def _moved(self, device: torch.device) -> Mask:
+        return Not(self.mask.to(device))
+
+    def __invert__(self) -> Mask:
+        return self.mask
+
+    def __repr__(self) -> str:
+        return f"~({self.mask!r})" if isinstance(self.mask, Combined) else f"~{self.mask!r}"
+
+
+_OPPOSITE = {Cover.ALL: Cover.NONE, Cover.NONE: Cover.ALL, Cover.SOME: Cover.SOME}

@@ -1,0 +1,103 @@
+"""A yes or no for each key."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from regard.errors import ShapeError
+from regard.masks.base import Cover, Mask
+from regard.masks.checks import bool_tensor, described
+from regard.masks.index import as_slice, pack, pick
+from regard.positions import Grid, line_up
+
+
+class KeyMask(Mask):
+    """Every query sees the keys that the tensor names: tensor[column].
+
+    Args:
+        tensor: bool, `(..., n_keys)`, True where the key may be seen. Its batch axes line up from the left, so
+            `(batch, n_keys)` serves `(batch, heads)`.
+
+    Example:
+        >>> import torch
+        >>> print(KeyMask(torch.tensor([True, True, False, True])).picture(2, 4))
+        ##·#
+        ##·#
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        tensor = bool_tensor(tensor, "KeyMask", "tensor", "Pass tensor.bool(), or ~tensor if True means padding.")
+        if tensor.ndim == 0:
+            raise ShapeError(
+                "`tensor` of KeyMask must have an axis of keys, (..., n_keys): got (). Pass one entry for each key."
+            )
+        self.tensor = tensor.detach().clone()
+
+    def check(self, grid: Grid) -> None:
+        super().check(grid)
+        if self.tensor.shape[-1] != grid.n_keys:
+            raise ShapeError(
+                f"`tensor` of KeyMask must have one entry for each of the {grid.n_keys} keys: "
+                f"got {tuple(self.tensor.shape)}. Build it from these keys."
+            )
+        self._lined_up(grid)
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        return pick(self._lined_up(grid), rows, columns)
+
+    def tile(self, rows: range, columns: range, grid: Grid) -> Tensor:
+        return self._lined_up(grid)[..., as_slice(columns)]
+
+    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
+        if not rows or not columns:
+            return Cover.NONE
+        everywhere, somewhere = self._seen_before
+        if somewhere[columns[-1] + 1] == somewhere[columns[0]]:
+            return Cover.NONE
+        whole = everywhere[columns[-1] + 1] - everywhere[columns[0]] == columns[-1] + 1 - columns[0]
+        return Cover.ALL if whole else Cover.SOME
+
+    def indices(self, rows: range, grid: Grid) -> Tensor:
+        shown = pack(self._lined_up(grid))  # (..., 1, width)
+        return shown.expand(*shown.shape[:-2], len(rows), -1)
+
+    def count_bound(self, grid: Grid) -> int:
+        return self._most
+
+    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
+        seen = self._lined_up(grid).any(-1)
+        return seen.expand(*seen.shape[:-1], len(rows))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.tensor,)
+
+    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return tuple(self.tensor.shape[:-1]), ()
+
+    def _moved(self, device: torch.device) -> Mask:
+        return KeyMask(self.tensor.to(device))
+
+    def _lined_up(self, grid: Grid) -> Tensor:
+        """The tensor, `(*batch, 1, n_keys)`."""
+        return line_up(self.tensor, grid, trailing=1, owner="KeyMask", name="tensor")[..., None, :]
+
+    @cached_property
+    def _seen_before(self) -> tuple[Tensor, Tensor]:
+        """How many keys before each column every batch entry sees, and how many any does; on the host."""
+        entries = self.tensor.reshape(-1, self.tensor.shape[-1]) if self.tensor.numel() else self.tensor.new_zeros(1, 0)
+        counts = []
+        for seen in (entries.all(0), entries.any(0)):
+            before = torch.zeros(self.tensor.shape[-1] + 1, dtype=torch.int64)
+            before[1 : seen.numel() + 1] = seen.cumsum(0).cpu()
+            counts.append(before)
+        return counts[0], counts[1]
+
+    @cached_property
+    def _most(self) -> int:
+        return int(self.tensor.sum(-1).max()) if self.tensor.numel() else 0
+
+    def __repr__(self) -> str:
+        return f"KeyMask({described(self.tensor)})"

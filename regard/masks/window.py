@@ -1,0 +1,34 @@
+"""The neighbourhood of each query."""
+
+from __future__ import annotations
+
+from regard.masks.band import Band
+from regard.masks.checks import whole_number
+from regard.positions import Align
+
+
+class Window(Band):
+    """Each query sees the keys near where it stands, itself included: −before ≤ column − (row + offset) ≤ after.
+
+    Args:
+        before: how many keys before its own a query sees; None for all of them.
+        after: how many keys after its own; None for all of them.
+        align: where queries stand among keys, as for `Causal`; it must be given when their numbers differ.
+
+    Example:
+        >>> print(Window(before=2, after=1).picture(6))
+        ##····
+        ###···
+        ####··
+        ·####·
+        ··####
+        ···###
+    """
+
+    def __init__(self, before: int | None, after: int | None, align: Align = None) -> None:
+        before = None if before is None else whole_number(before, "Window", "before", 0)
+        after = None if after is None else whole_number(after, "Window", "after", 0)
+        super().__init__(before, after, align)
+
+    def __repr__(self) -> str:
+        return self._shown(f"before={self.before}", f"after={self.after}")
