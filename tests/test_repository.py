@@ -1,0 +1,101 @@
+"""Claims about the repository itself: what it pins, and what it does not leak."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def normalized(name: str) -> str:
+    """A package's name as the index spells it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def name_of(requirement: str) -> str:
+    return normalized(re.split(r"[\[<>=!~; ]", requirement, maxsplit=1)[0])
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
+    return {normalized(name): version for name, version in pairs}
+
+
+def tracked_files() -> list[Path]:
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    return [path for name in listing.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def test_constraints_pin_every_package_that_pyproject_names() -> None:
+    groups = [
+        PROJECT["build-system"]["requires"],
+        PROJECT["project"]["dependencies"],
+        *PROJECT["project"]["optional-dependencies"].values(),
+    ]
+    named = {name_of(requirement) for group in groups for requirement in group} - {"regard"}
+    assert named - constraints().keys() == set()
+
+
+def test_constraints_name_no_local_version_and_no_place() -> None:
+    for version in constraints().values():
+        assert re.fullmatch(r"[0-9][0-9a-z.]*", version), version
+
+
+def test_what_is_installed_is_what_the_constraints_pin() -> None:
+    from importlib.metadata import distributions
+
+    installed = {normalized(each.metadata["Name"]): each.version.partition("+")[0] for each in distributions()}
+    pinned = constraints()
+    different = {name: version for name, version in installed.items() if pinned.get(name, version) != version}
+    assert different == {}
+
+
+def test_pre_commit_runs_the_installed_tools_so_that_versions_are_the_constraints() -> None:
+    repos = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    hooks = [hook for repo in repos for hook in repo["hooks"]]
+    assert {repo["repo"] for repo in repos} == {"local"}
+    assert {hook["language"] for hook in hooks} == {"system"}
+    tools = {shlex.split(hook["entry"])[0] for hook in hooks}
+    assert tools == {".venv/bin/ruff", ".venv/bin/mypy"}
+    assert {Path(tool).name for tool in tools} <= constraints().keys()
+
+
+def test_continuous_integration_runs_make_test_and_nothing_else() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    commands = [line for line in script.read_text().splitlines() if line and not line.startswith("#")]
+    assert commands[0] == "set -euo pipefail"
+    assert commands[-1] == "make test"
+    assert len(commands) == 3  # and it goes to the root of the repository in between
+
+
+def test_no_tracked_file_names_a_path_of_a_machine() -> None:
+    # Written in two parts, so that this file does not name one either.
+    places = "|".join(("wo" + "rk", "ro" + "ot", "op" + "t", "home", "Users"))
+    pattern = re.compile(rf"(?<![.\w$}}\"'(\])-])/(?:{places})/\w")
+    found = []
+    for path in tracked_files():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{path.relative_to(ROOT)}: {line}" for line in text.splitlines() if pattern.search(line)]
+    assert found == []
+
+
+def test_no_tracked_file_names_a_package_index() -> None:
+    pattern = re.compile("(extra-)?index" + r"-url|find" + r"-links|--trusted" + "-host", re.IGNORECASE)
+    texts = {path: path.read_text(encoding="utf-8", errors="replace") for path in tracked_files()}
+    assert [path.name for path, text in texts.items() if pattern.search(text) and path != Path(__file__)] == []
