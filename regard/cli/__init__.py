@@ -22,7 +22,7 @@ EXAMPLES = """\
   regard doctor --json                                 for a bug report
 
 [bold]Exit codes[/bold]
-  0 done · 1 a mistake in the data · 2 a mistake in the command · 130 interrupted
+  0 done · 1 a mistake in the data · 2 a mistake in the usage · 130 interrupted
 """
 
 
