@@ -1,0 +1,46 @@
+"""Claims about the pictures that commands draw."""
+
+from __future__ import annotations
+
+import pytest
+
+from regard.cli.drawing import CELLS, EIGHTHS, bar, cell, half_blocks, half_blocks_legend, spark
+
+
+@pytest.mark.parametrize("width", [1, 8, 40])
+def test_a_bar_is_as_long_as_its_fraction(width: int) -> None:
+    for eighths in range(width * 8 + 1):
+        drawn = bar(eighths / (width * 8), width)
+        assert sum(8 if letter == "█" else EIGHTHS.index(letter) for letter in drawn) == eighths
+
+
+def test_a_bar_stays_within_its_width() -> None:
+    assert bar(1.7, 5) == "█████"
+    assert bar(-1.0, 5) == ""
+
+
+def test_the_more_a_cell_weighs_the_more_half_blocks_it_fills() -> None:
+    filled = [sum({"█": 2, "▄": 1, "▀": 1}.get(letter, 0) for letter in picture) for picture in CELLS]
+    assert filled == list(range(7))
+    assert [cell(level / 6) for level in range(7)] == list(range(7))
+
+
+def test_a_matrix_is_one_line_for_each_row_under_two_lines_of_names() -> None:
+    drawn = half_blocks([[1.0, 0.0, 0.5], [0.2, 0.3, 0.5]], ["a", "bb"], ["one", "three", "four"]).plain.splitlines()
+    assert len(drawn) == 4
+    assert drawn[0].split() == ["one", "four"]
+    assert drawn[1].split() == ["three"]
+    assert drawn[2] == " a  ███  ·  ▄▄▄"
+
+
+def test_a_matrix_of_zeros_can_be_drawn() -> None:
+    assert half_blocks([[0.0]], ["a"], ["a"]).plain.splitlines()[-1].split() == ["a", "·"]
+
+
+def test_the_legend_ends_with_the_largest_weight() -> None:
+    assert half_blocks_legend(0.31).plain.endswith("███ 0.31")
+
+
+def test_a_spark_of_nothing_is_dots() -> None:
+    assert spark([0.0, 0.0]) == "··"
+    assert spark([]) == ""
