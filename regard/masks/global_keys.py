@@ -1,0 +1,82 @@
+"""Keys that everyone sees."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.errors import OptionError, ShapeError
+from regard.masks.base import Cover, Mask
+from regard.masks.checks import whole_tensor
+from regard.positions import Grid
+
+
+class GlobalKeys(Mask):
+    """Every query sees the keys at these positions: column ∈ positions.
+
+    Args:
+        positions: integers, a sequence or a tensor of one axis; a negative one counts from the last key. They are read
+            once and follow the problem to its device.
+
+    Example:
+        >>> print(GlobalKeys([0, -1]).picture(3, 5))
+        #···#
+        #···#
+        #···#
+    """
+
+    def __init__(self, positions: Sequence[int] | Tensor) -> None:
+        tensor = whole_tensor(positions, "GlobalKeys", "positions")
+        if tensor.ndim != 1:
+            raise ShapeError(
+                f"`positions` of GlobalKeys must have one axis: got {tuple(tensor.shape)}. "
+                f"Pass the list of the keys that every query sees."
+            )
+        self.positions: tuple[int, ...] = tuple(tensor.tolist())
+        self._resolved: tuple[int, list[int]] | None = None
+
+    def check(self, grid: Grid) -> None:
+        super().check(grid)
+        for position in self.positions:
+            if not -grid.n_keys <= position < grid.n_keys:
+                raise OptionError(
+                    f"`positions` of GlobalKeys must be in range({-grid.n_keys}, {grid.n_keys}) for "
+                    f"{grid.n_keys} keys: got {position}. Pass the positions of keys that are there."
+                )
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        return torch.isin(columns, self._columns_tensor(grid))
+
+    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
+        if not rows or not columns:
+            return Cover.NONE
+        resolved = self._columns(grid)
+        n_seen = bisect_left(resolved, columns[-1] + 1) - bisect_left(resolved, columns[0])
+        if n_seen == 0:
+            return Cover.NONE
+        return Cover.ALL if n_seen == columns[-1] + 1 - columns[0] else Cover.SOME
+
+    def indices(self, rows: range, grid: Grid) -> Tensor:
+        return self._columns_tensor(grid).expand(len(rows), -1)
+
+    def count_bound(self, grid: Grid) -> int:
+        return len(self._columns(grid))
+
+    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
+        return torch.full((len(rows),), bool(self.positions), device=grid.device)
+
+    def _columns(self, grid: Grid) -> list[int]:
+        """The positions among these keys, ascending, each once."""
+        if self._resolved is None or self._resolved[0] != grid.n_keys:
+            self._resolved = grid.n_keys, sorted({position % grid.n_keys for position in self.positions})
+        return self._resolved[1]
+
+    def _columns_tensor(self, grid: Grid) -> Tensor:
+        return torch.tensor(self._columns(grid), dtype=torch.int64, device=grid.device)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self.positions[:8]))
+        return f"GlobalKeys([{shown}{', …' if len(self.positions) > 8 else ''}])"

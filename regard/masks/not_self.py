@@ -1,0 +1,35 @@
+"""Everything but oneself."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from regard.masks.base import Cover
+from regard.masks.positional import Positional
+from regard.positions import Grid
+
+
+class NotSelf(Positional):
+    """Each query sees every key but the one where it stands: column ≠ row + offset. Leave-one-out is made of this.
+
+    Args:
+        align: where queries stand among keys, as for `Causal`; it must be given when their numbers differ.
+
+    Example:
+        >>> print(NotSelf().picture(4))
+        ·###
+        #·##
+        ##·#
+        ###·
+    """
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        return columns != rows + self.offset(grid)
+
+    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
+        if not rows or not columns:
+            return Cover.NONE
+        least, greatest = self.distances(rows, columns, grid)
+        if least > 0 or greatest < 0:
+            return Cover.ALL
+        return Cover.NONE if least == greatest else Cover.SOME

@@ -1,0 +1,116 @@
+"""A mask of its own for each head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from regard.errors import DtypeError, OptionError, ShapeError
+from regard.masks.base import Cover, Mask
+from regard.masks.index import broadcast_shape
+from regard.masks.survey import merge_left, merge_right
+from regard.positions import Grid
+
+
+class PerHead(Mask):
+    """Each entry of the last batch axis, the heads, has its own mask: masks[head](row, column).
+
+    Args:
+        masks: one mask for each head. Each sees the problem without the axis of heads.
+
+    Example:
+        >>> from regard.masks import Causal, Strided, Window
+        >>> print(PerHead([Causal(), Window(before=1, after=1), Strided(2)]).picture(4))
+        #···  ##··  #·#·
+        ##··  ###·  ·#·#
+        ###·  ·###  #·#·
+        ####  ··##  ·#·#
+    """
+
+    def __init__(self, masks: Sequence[Mask]) -> None:
+        self.masks = tuple(masks)
+        if not self.masks:
+            raise OptionError("`masks` of PerHead must not be empty: got no masks. Pass one mask for each head.")
+        for mask in self.masks:
+            if not isinstance(mask, Mask):
+                raise DtypeError(
+                    f"`masks` of PerHead must be masks: got {type(mask).__name__}. "
+                    f"Wrap a bool tensor in Allowed(tensor)."
+                )
+
+    def check(self, grid: Grid) -> None:
+        if not grid.batch_shape or grid.batch_shape[-1] != len(self.masks):
+            raise ShapeError(
+                f"`masks` of PerHead must have one mask for each entry of the last batch axis: "
+                f"got {len(self.masks)} masks for batch axes {grid.batch_shape}. Pass one mask for each head."
+            )
+        for mask in self.masks:
+            mask.check(_of_one_head(grid))
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        one = _of_one_head(grid)
+        return _stack(
+            [mask.allows(_of_head(rows, head), _of_head(columns, head), one) for head, mask in enumerate(self.masks)],
+            dim=-3,
+        )
+
+    def tile(self, rows: range, columns: range, grid: Grid) -> Tensor:
+        one = _of_one_head(grid)
+        return _stack([mask.tile(rows, columns, one) for mask in self.masks], dim=-3)
+
+    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
+        one = _of_one_head(grid)
+        covers = set()
+        for mask in self.masks:
+            covers.add(mask.cover(rows, columns, one))
+            if len(covers) > 1:
+                return Cover.SOME
+        return covers.pop()
+
+    def indices(self, rows: range, grid: Grid) -> Tensor:
+        one = _of_one_head(grid)
+        found = [mask.indices(rows, one) for mask in self.masks]
+        width = max(indices.shape[-1] for indices in found)
+        return _stack([pad(indices, (0, width - indices.shape[-1]), value=-1) for indices in found], dim=-3)
+
+    def count_bound(self, grid: Grid) -> int | None:
+        one = _of_one_head(grid)
+        bounds = [mask.count_bound(one) for mask in self.masks]
+        known = [bound for bound in bounds if bound is not None]
+        return max(known) if len(known) == len(bounds) else None
+
+    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
+        one = _of_one_head(grid)
+        return _stack([mask.any_allowed(rows, one) for mask in self.masks], dim=-2)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(tensor for mask in self.masks for tensor in mask.tensors())
+
+    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        axes = [mask.batch_axes() for mask in self.masks]
+        return merge_left(*(left for left, _ in axes)), (*merge_right(*(right for _, right in axes)), len(self.masks))
+
+    def _moved(self, device: torch.device) -> Mask:
+        return PerHead([mask.to(device) for mask in self.masks])
+
+    def __repr__(self) -> str:
+        return f"PerHead([{', '.join(map(repr, self.masks))}])"
+
+
+def _of_one_head(grid: Grid) -> Grid:
+    return Grid(grid.batch_shape[:-1], grid.n_queries, grid.n_keys, grid.device)
+
+
+def _of_head(positions: Tensor, head: int) -> Tensor:
+    """Rows or columns `(..., heads or 1, r, c)` of one head; without a batch axis they serve every head."""
+    if positions.ndim < 3:
+        return positions
+    return positions.select(-3, head if positions.shape[-3] > 1 else 0)
+
+
+def _stack(parts: list[Tensor], dim: int) -> Tensor:
+    shape = broadcast_shape(*(part.shape for part in parts))
+    return torch.stack([part.expand(shape) for part in parts], dim=dim)

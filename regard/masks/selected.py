@@ -1,0 +1,112 @@
+"""A list of keys for each query."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from regard.errors import OptionError, ShapeError
+from regard.masks.base import Cover, Mask, blocks
+from regard.masks.checks import check_broadcasts, described, whole_tensor
+from regard.masks.index import FAR, as_slice, contains, from_far, pick, sort_unique, spread
+from regard.positions import Grid
+
+
+class Selected(Mask):
+    """Each query sees the keys that are listed for it: column ∈ indices[row].
+
+    Args:
+        indices: integers, `(..., n_queries, k)`: up to k keys for each query. −1 is an empty slot; a key that is
+            listed twice counts once. Its batch axes broadcast from the right, so `(heads, n_queries, k)` serves
+            `(batch, heads)`.
+
+    Example:
+        >>> print(Selected([[0, 3], [2, -1], [1, 1]]).picture(3, 4))
+        #··#
+        ··#·
+        ·#··
+    """
+
+    def __init__(self, indices: Tensor | list[list[int]]) -> None:
+        given = whole_tensor(indices, "Selected", "indices")
+        if given.ndim < 2:
+            raise ShapeError(
+                f"`indices` of Selected must be (..., n_queries, k): got {tuple(given.shape)}. "
+                f"Pass a row of keys for each query; GlobalKeys(positions) gives every query the same."
+            )
+        self.ordered = sort_unique(given)
+
+    def check(self, grid: Grid) -> None:
+        super().check(grid)
+        shape = tuple(self.ordered.shape)
+        if shape[-2] != grid.n_queries:
+            raise ShapeError(
+                f"`indices` of Selected must have one row for each of the {grid.n_queries} queries: got {shape}. "
+                f"Pass (..., {grid.n_queries}, {shape[-1]})."
+            )
+        check_broadcasts(shape[:-2], grid, self.ordered, "Selected", "indices")
+        least, greatest = self._extremes
+        if least < 0 or greatest >= grid.n_keys:
+            raise OptionError(
+                f"`indices` of Selected must be in range({grid.n_keys}) for {grid.n_keys} keys, or −1 for an empty "
+                f"slot: got {least if least < 0 else greatest}. Pass the positions of keys that are there."
+            )
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        slots = torch.arange(self.ordered.shape[-1], device=rows.device)
+        return contains(pick(self.ordered, rows, slots), columns)
+
+    def tile(self, rows: range, columns: range, grid: Grid) -> Tensor:
+        return spread(self.ordered[..., as_slice(rows), :], columns)
+
+    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
+        if not rows or not columns or self.ordered.numel() == 0:
+            return Cover.NONE
+        ends = torch.tensor([columns[0], columns[-1] + 1])
+        least, greatest = len(columns), 0
+        # A few rows at a time: most masks show within the first that a large tile is neither.
+        for part in blocks(rows, 1 << 12):
+            listed = self._on_host[..., as_slice(part), :]
+            slots = torch.searchsorted(listed, ends.expand(*listed.shape[:-1], 2).contiguous())
+            n_seen = (slots[..., 1] - slots[..., 0]).aminmax()
+            least, greatest = min(least, int(n_seen.min)), max(greatest, int(n_seen.max))
+            if greatest > 0 and least < len(columns):
+                return Cover.SOME
+        return Cover.NONE if greatest == 0 else Cover.ALL
+
+    def indices(self, rows: range, grid: Grid) -> Tensor:
+        return from_far(self.ordered[..., as_slice(rows), :])
+
+    def count_bound(self, grid: Grid) -> int:
+        return min(self.ordered.shape[-1], grid.n_keys)
+
+    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
+        return (self.ordered[..., as_slice(rows), :1] != FAR).any(-1)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.ordered,)
+
+    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return (), tuple(self.ordered.shape[:-2])
+
+    def _moved(self, device: torch.device) -> Mask:
+        return Selected(from_far(self.ordered).to(device))
+
+    @cached_property
+    def _on_host(self) -> Tensor:
+        # `cover` is asked once for each tile; on a GPU each answer would wait for the device.
+        return self.ordered.cpu()
+
+    @cached_property
+    def _extremes(self) -> tuple[int, int]:
+        """The least and the greatest key of any list; (0, −1) where there is none."""
+        listed = self.ordered[self.ordered != FAR]
+        if listed.numel() == 0:
+            return 0, -1
+        least, greatest = torch.stack(listed.aminmax()).tolist()
+        return least, greatest
+
+    def __repr__(self) -> str:
+        return f"Selected({described(self.ordered)})"

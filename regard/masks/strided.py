@@ -1,0 +1,61 @@
+"""Every so many keys."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.masks.base import Cover
+from regard.masks.checks import whole_number
+from regard.masks.index import positions
+from regard.masks.positional import Positional
+from regard.positions import Align, Grid
+
+
+class Strided(Positional):
+    """Each query sees the keys a whole number of strides away, itself included: (row + offset − column) mod stride = 0.
+
+    Args:
+        stride: the distance from one key that is seen to the next.
+        align: where queries stand among keys, as for `Causal`; it must be given when their numbers differ.
+
+    Example:
+        >>> print(Strided(2).picture(5))
+        #·#·#
+        ·#·#·
+        #·#·#
+        ·#·#·
+        #·#·#
+    """
+
+    def __init__(self, stride: int, align: Align = None) -> None:
+        super().__init__(align)
+        self.stride = whole_number(stride, "Strided", "stride", 1)
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        return (rows + self.offset(grid) - columns) % self.stride == 0
+
+    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
+        if not rows or not columns:
+            return Cover.NONE
+        least, greatest = self.distances(rows, columns, grid)
+        if greatest - greatest % self.stride < least:
+            return Cover.NONE  # No multiple of the stride lies between.
+        return Cover.ALL if self.stride == 1 or least == greatest else Cover.SOME
+
+    def indices(self, rows: range, grid: Grid) -> Tensor:
+        columns = self._first(rows, grid) + torch.arange(0, grid.n_keys, self.stride, device=grid.device)
+        return torch.where(columns < grid.n_keys, columns, -1)
+
+    def count_bound(self, grid: Grid) -> int:
+        return -(-grid.n_keys // self.stride)
+
+    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
+        return (self._first(rows, grid) < grid.n_keys).squeeze(-1)
+
+    def _first(self, rows: range, grid: Grid) -> Tensor:
+        """The first column at or after 0 that is on each row's stride, `(..., r, 1)`."""
+        return (positions(rows, grid.device)[:, None] + self.offset(grid)) % self.stride
+
+    def __repr__(self) -> str:
+        return self._shown(f"stride={self.stride}")
