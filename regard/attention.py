@@ -1,0 +1,140 @@
+"""Attention: problem → plan → run. The file to read first.
+
+Attention(q, D) = Σ_i α(q, k_i) · v_i        D = {(k_1, v_1), …, (k_m, v_m)}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from regard.engines import Engine
+from regard.masks import Mask
+from regard.partials import Partial, start_partial
+from regard.planner import Plan, choose, explain
+from regard.problem import make_problem
+from regard.scores import ScaledDot, Score
+from regard.view import WeightsView
+from regard.weights import Softmax, Weights
+
+_SCALED_DOT = ScaledDot()
+_SOFTMAX = Softmax()
+
+
+def attend(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    score: Score = _SCALED_DOT,
+    weights: Weights = _SOFTMAX,
+    mask: Mask | None = None,
+    dropout: float = 0.0,
+    engine: str | Engine | None = None,
+) -> Tensor:
+    """The values pooled by attention, `(..., n_queries, value_dim)`.
+
+    Attention(q, D) = Σ_i α(q, k_i) · v_i, where `score` says how similar a query and a key are, `mask` which keys a query may
+    look at, and `weights` how similarities become α. A query that may look nowhere gets zeros.
+
+    Args:
+        queries: `(..., n_queries, query_dim)`. Batch axes (heads among them) broadcast without copies.
+        keys: `(..., n_keys, key_dim)`.
+        values: `(..., n_keys, value_dim)`.
+        score: a(q, k); qᵀk/√d if left out.
+        weights: How scores become weights; softmax if left out.
+        mask: Which keys each query may look at; all if left out.
+        dropout: The share of weights that are dropped, in [0, 1); the others are scaled by 1/(1 − dropout).
+        engine: The name of an engine, or an `Engine`; the planner chooses if left out.
+
+    Raises:
+        ShapeError, DtypeError, DeviceError, OptionError, ScoreError: Something does not fit; the text says what to do.
+        EngineRefusal: The engine asked for cannot compute this.
+
+    Example:
+        >>> import torch
+        >>> from regard import Causal, attend
+        >>> x = torch.eye(3)
+        >>> attend(x, x, x, mask=Causal()).shape
+        torch.Size([3, 3])
+    """
+    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout)
+    return choose(problem, engine).run(problem)
+
+
+def weigh(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    score: Score = _SCALED_DOT,
+    weights: Weights = _SOFTMAX,
+    mask: Mask | None = None,
+    dropout: float = 0.0,
+    engine: str | Engine | None = None,
+) -> WeightsView:
+    """A view of the weights α, which reads them without storing them; arguments as `attend`.
+
+    Example:
+        >>> import torch
+        >>> from regard import weigh
+        >>> view = weigh(torch.zeros(2, 4), torch.rand(5, 4), torch.rand(5, 3))
+        >>> view.top(2).indices
+        tensor([[0, 1],
+                [0, 1]])
+        >>> view.rows([0])
+        tensor([[0.2000, 0.2000, 0.2000, 0.2000, 0.2000]])
+    """
+    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout)
+    return WeightsView(problem, choose(problem, engine))
+
+
+def plan(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    score: Score = _SCALED_DOT,
+    weights: Weights = _SOFTMAX,
+    mask: Mask | None = None,
+    dropout: float = 0.0,
+    engine: str | Engine | None = None,
+) -> Plan:
+    """Which engine `attend` would take for these arguments, why, and why not the others.
+
+    Example:
+        >>> import torch
+        >>> from regard import Additive, plan
+        >>> q, k = torch.rand(512, 8), torch.rand(512, 8)
+        >>> print(plan(q, k, k, score=Additive(8, 8, 16)))
+        512 queries × 512 keys, float32 on cpu: Additive under Softmax
+          engine: tiled, because any score, rule and mask over tiles; memory does not grow with n × m; needs 1.2 MiB
+          reference: could run it and would need 18.0 MiB
+          sdpa cannot: Additive is not a dot product of projected queries and keys
+    """
+    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout)
+    return explain(problem, engine)
+
+
+def partial(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    score: Score = _SCALED_DOT,
+    weights: Weights = _SOFTMAX,
+    mask: Mask | None = None,
+) -> Partial:
+    """Attention over a part of the keys, to be merged with other parts: for shards and rings.
+
+    Arguments as `attend`. The parts' keys follow each other in the order in which they are merged; a positional mask must
+    be aligned with its own part (`align=` an integer).
+
+    Example:
+        >>> import torch
+        >>> from regard import attend, partial
+        >>> q, k, v = torch.rand(2, 4), torch.rand(6, 4), torch.rand(6, 3)
+        >>> merged = partial(q, k[:2], v[:2]).merge(partial(q, k[2:], v[2:])).finish()
+        >>> torch.allclose(merged, attend(q, k, v))
+        True
+    """
+    return start_partial(make_problem(queries, keys, values, score=score, weights=weights, mask=mask))

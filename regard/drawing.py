@@ -1,0 +1,40 @@
+"""A small text drawing of weights, for terminals and notebooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from regard.view import WeightsView
+
+SHADES = " ·░▒▓█"
+
+
+def draw(view: WeightsView, height: int = 8, width: int = 40) -> list[str]:
+    """The weights of the first batch entry as lines of shaded characters, and a legend."""
+    *batch, n_queries, n_keys = view.shape
+    if 0 in view.shape:
+        return ["(empty)"]
+    with torch.no_grad():
+        picture = view.map(height, width, pool="max")[(0,) * len(batch)].float()
+    top = float(picture.abs().max())
+    lines = []
+    for row in picture.tolist():
+        shades = (SHADES[_shade(abs(each), top)] for each in row)
+        lines.append("".join(shades))
+    rows, columns = picture.shape
+    pooled = (
+        ""
+        if (rows, columns) == (n_queries, n_keys)
+        else f", each the largest of about {n_queries // rows} × {n_keys // columns}"
+    )
+    entry = f" of batch entry {tuple(0 for _ in batch)}" if batch else ""
+    return [*lines, f"rows are queries, columns are keys{entry}{pooled}; █ is {top:.3g}"]
+
+
+def _shade(value: float, top: float) -> int:
+    if not value > 0 or not top > 0:
+        return 0
+    return min(1 + int(value / top * (len(SHADES) - 1)), len(SHADES) - 1)

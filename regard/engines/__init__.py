@@ -1,0 +1,13 @@
+"""Engines: how the sum is computed. README.md beside this says how to add one."""
+
+from types import MappingProxyType
+
+from regard.engines.base import Engine
+from regard.engines.reference import Reference
+from regard.engines.sdpa import Sdpa
+from regard.engines.tiled import Tiled
+
+ENGINES = MappingProxyType({engine.name: engine for engine in (Sdpa(), Tiled(), Reference())})
+"""The engines that the planner knows, by name."""
+
+__all__ = ["ENGINES", "Engine", "Reference", "Sdpa", "Tiled"]

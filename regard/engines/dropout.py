@@ -1,0 +1,34 @@
+"""Dropout of weights as a function of (seed, batch index, row, column): the same in every engine, for every tile."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from regard.positions import Grid
+from regard.scores.form import Span
+
+_LOW_32_BITS = 0xFFFFFFFF
+
+
+def keep_factors(seed: int, probability: float, grid: Grid, rows: Span, columns: Span, dtype: torch.dtype) -> Tensor:
+    """1/(1 − p) where a weight is kept and 0 where it is dropped, `(*batch_shape, rows, columns)`."""
+    batch = torch.arange(math.prod(grid.batch_shape), device=grid.device).reshape(*grid.batch_shape, 1, 1)
+    row_hash = _mix(_mix(batch + (seed & _LOW_32_BITS)) ^ _mix(_positions(rows, grid).unsqueeze(-1) + (seed >> 32)))
+    pair_hash = _mix(row_hash + _mix(_positions(columns, grid)))
+    kept = pair_hash >= int(probability * 2**32)
+    return kept.to(dtype) / (1 - probability)
+
+
+def _positions(span: Span, grid: Grid) -> Tensor:
+    return torch.arange(span.start, span.stop, device=grid.device) if isinstance(span, range) else span
+
+
+def _mix(bits: Tensor) -> Tensor:
+    """A 32-bit integer hash (multiply and xor-shift), on int64 tensors; every bit depends on every bit."""
+    bits = bits & _LOW_32_BITS
+    bits = ((bits ^ (bits >> 16)) * 0x21F0AAAD) & _LOW_32_BITS
+    bits = ((bits ^ (bits >> 15)) * 0x735A2D97) & _LOW_32_BITS
+    return bits ^ (bits >> 15)

@@ -1,0 +1,76 @@
+"""The reference engine: the definition of attention, on dense tensors.
+
+Any other engine is an optimisation of these lines and is tested against them, forward and gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.engines.base import Engine
+from regard.engines.dropout import keep_factors
+from regard.engines.products import pool
+from regard.problem import AttentionProblem
+from regard.scores.form import Span
+
+
+def define(problem: AttentionProblem, rows: Span | None = None) -> Tensor:
+    """Attention(q, D) = Σ α(q, k_i) · v_i for some queries, or all: `(*batch_shape, rows, value_dim)`."""
+    alpha = define_weights(problem, rows)
+    if problem.dropout:
+        alpha = alpha * dropout_factors(problem, rows, alpha.dtype)
+    return pool(alpha, problem.values.to(alpha.dtype)).to(problem.dtype)
+
+
+def define_weights(problem: AttentionProblem, rows: Span | None = None) -> Tensor:
+    """α(q, k_i) for some queries, or all: `(*batch_shape, rows, n_keys)`, before dropout."""
+    scores = problem.scores(rows)  # a(q, k), −inf where the mask does not allow the pair
+    alpha = problem.weights.define(scores)  # the rule, row by row
+    return alpha.expand(*problem.grid.batch_shape, *alpha.shape[-2:])
+
+
+def dropout_factors(problem: AttentionProblem, rows: Span | None, dtype: torch.dtype) -> Tensor:
+    """What dropout multiplies the weights of some queries by."""
+    grid = problem.grid
+    return keep_factors(problem.seed, problem.dropout, grid, grid.rows if rows is None else rows, grid.columns, dtype)
+
+
+class Reference(Engine):
+    """The definition, dense: any rule, any dtype, differentiable to any order."""
+
+    name = "reference"
+    summary = "the definition, dense; any rule, differentiable to any order"
+
+    def bytes(self, problem: AttentionProblem) -> int:
+        pairs = math.prod(problem.grid.batch_shape) * problem.grid.n_queries * problem.grid.n_keys
+        # Scores, weights and one of the widest intermediate; autograd keeps about as much again.
+        return pairs * (2 + problem.form.width) * problem.compute_dtype.itemsize
+
+    def run(self, problem: AttentionProblem) -> Tensor:
+        with torch.autocast(problem.grid.device.type, enabled=False):
+            return connect(define(problem), problem.inputs)
+
+
+def connect(output: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+    """`output`, with a gradient of zero for inputs that it does not depend on: zeros, not None."""
+    if not torch.is_grad_enabled() or not any(each.requires_grad for each in inputs):
+        return output
+    return _Connect.apply(output, *inputs)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Connect(torch.autograd.Function):
+    """The identity in its first argument, with zero derivative in the others."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(*inputs)
+        return output.view_as(output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        wanted = zip(ctx.saved_tensors, ctx.needs_input_grad[1:], strict=True)
+        return gradients[0], *(torch.zeros_like(each) if needed else None for each, needed in wanted)

@@ -1,0 +1,165 @@
+"""The tiled engine: every score, rule and mask in memory that does not grow with n × m. Plain torch, CPU and CUDA alike."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.engines.base import Engine
+from regard.engines.gradients import attach
+from regard.engines.strips import pool_by_strips
+from regard.engines.tiles import STRIP_ELEMENTS, TILE_ELEMENTS, Stream
+from regard.problem import AttentionProblem
+from regard.scores.capture import capturing
+from regard.weights import OnePass, Statistics
+from regard.weights.onepass import shift
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What one pass over some keys leaves for a rule of one pass: a monoid, so that shards can be merged.
+
+    Each is `(*batch_shape, n_queries, width)`. The identity is (−inf, 0, 0).
+    """
+
+    peak: Tensor  # the largest score
+    total: Tensor  # the sum of numerators, relative to the peak
+    pooled: Tensor  # the sum of numerators times values, relative to the peak
+
+    def merge(self, other: Sums, rule: OnePass) -> Sums:
+        """The sums over both sets of keys."""
+        if not rule.shifted:
+            peak = torch.maximum(self.peak, other.peak)
+            return Sums(peak, self.total + other.total, self.pooled + other.pooled)
+        peak, mine, others = rule.merge_factors(self.peak, other.peak)
+        return Sums(peak, self.total * mine + other.total * others, self.pooled * mine + other.pooled * others)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The result of attention with what is needed to compute any weight again."""
+
+    output: Tensor  # (*batch_shape, n_queries, value_dim), in the dtype of computation
+    statistics: Statistics
+    slope_mean: Tensor | None  # the values averaged by slope, for rules whose gradient is centred there
+
+
+class Tiled(Engine):
+    """Tiles of plain torch operations, forward and backward.
+
+    Args:
+        tile_elements: How many elements the widest intermediate of a tile may hold.
+    """
+
+    name = "tiled"
+    summary = "any score, rule and mask over tiles; memory does not grow with n × m"
+
+    def __init__(self, tile_elements: int = TILE_ELEMENTS) -> None:
+        self.tile_elements = tile_elements
+
+    def refusals(self, problem: AttentionProblem) -> list[str]:
+        reasons = super().refusals(problem)
+        if not problem.weights.streams:
+            reasons.append(f"{type(problem.weights).__name__} defines no passes over tiles (Weights.solve)")
+        return reasons
+
+    def bytes(self, problem: AttentionProblem) -> int:
+        grid = problem.grid
+        stream = Stream((problem,), self.tile_elements)
+        rows, columns = stream.tile_shape
+        batch = math.prod(grid.batch_shape)
+        tile = batch * rows * columns * (problem.form.width + 3)
+        strip = 0 if isinstance(problem.weights, OnePass) else min(STRIP_ELEMENTS, batch * rows * grid.n_keys)
+        per_row = batch * grid.n_queries * (problem.values.shape[-1] + 2)
+        return (tile + strip + per_row) * problem.compute_dtype.itemsize
+
+    def run(self, problem: AttentionProblem) -> Tensor:
+        if problem.may_leak:
+            return pool_by_strips(problem)
+        stream = Stream((problem,), self.tile_elements)
+        with torch.autocast(problem.grid.device.type, enabled=False):
+            with torch.no_grad(), capturing() as captured:
+                pooled = pool_stream(stream)
+            return attach(stream, pooled, tuple(captured.values())).to(problem.dtype)
+
+
+def pool_stream(stream: Stream) -> Pooled:
+    """The pooled output of a stream of tiles, and the statistics of its rows."""
+    if isinstance(stream.rule, OnePass):
+        return finish(stream.rule, sum_stream(stream))
+    return _pool_in_passes(stream)
+
+
+def sum_stream(stream: Stream) -> Sums:
+    """One pass: the sums of every row."""
+    rule = stream.rule
+    assert isinstance(rule, OnePass)
+    value_dim = stream.parts[0].values.shape[-1]
+    blocks = []
+    for rows in stream.row_blocks():
+        nothing = stream.nothing(rows)
+        sums = Sums(nothing, torch.zeros_like(nothing), nothing.new_zeros(*nothing.shape[:-1], value_dim))
+        for tile in stream.tiles(rows):
+            scores = tile.scores()
+            peak = torch.maximum(sums.peak, scores.amax(-1, keepdim=True))
+            numerators = rule.numerators(scores, peak)
+            total = numerators.sum(-1, keepdim=True)
+            pooled = tile.pool(numerators, tile.keep())
+            if rule.shifted:
+                factor = shift(sums.peak, peak)
+                sums = Sums(peak, sums.total * factor + total, sums.pooled * factor + pooled)
+            else:
+                sums = Sums(peak, sums.total + total, sums.pooled + pooled)
+        blocks.append(sums)
+    return Sums(*_stack(stream, [(each.peak, each.total, each.pooled) for each in blocks], (1, 1, value_dim)))
+
+
+def finish(rule: OnePass, sums: Sums) -> Pooled:
+    """The end of one pass: the only division."""
+    peak, total = statistics = rule.finish(sums.peak, sums.total)
+    if not rule.normalized:
+        return Pooled(sums.pooled, statistics, None)
+    # A sink may have moved the peak.
+    pooled = sums.pooled * shift(sums.peak, peak) if rule.shifted else sums.pooled
+    return Pooled(pooled / total, statistics, None)
+
+
+def _pool_in_passes(stream: Stream) -> Pooled:
+    """Several passes for each block of rows: its statistics first, then the weighted sum."""
+    rule = stream.rule
+    value_dim = stream.parts[0].values.shape[-1]
+    centred = rule.centre == "slope"
+    blocks = []
+    for rows in stream.row_blocks():
+        statistics = rule.solve(stream.fold_of(rows))
+        nothing = stream.nothing(rows)
+        output = nothing.new_zeros(*nothing.shape[:-1], value_dim)
+        slope_pooled, slope_total = torch.zeros_like(output), torch.zeros_like(nothing)
+        for tile in stream.tiles(rows):
+            scores, positions, keep = tile.scores(), tile.positions, tile.keep()
+            weights = rule.weights(scores, statistics, positions)
+            output += tile.pool(weights, keep)
+            if centred:
+                slope = rule.slope(scores, weights, statistics, positions)
+                assert slope is not None
+                slope_pooled += tile.pool(slope, keep)
+                slope_total += slope.sum(-1, keepdim=True)
+        slope_mean = slope_pooled / torch.where(slope_total == 0, 1, slope_total)
+        blocks.append((output, slope_mean, *statistics))
+    if not blocks:
+        statistics = rule.solve(stream.fold_of(range(0)))
+        empty = stream.nothing(range(0)).expand(*stream.grid.batch_shape, 0, value_dim)
+        return Pooled(empty, statistics, empty if centred else None)
+    output, slope_mean, *rest = (torch.cat(each, dim=-2) for each in zip(*blocks, strict=True))
+    return Pooled(output, tuple(rest), slope_mean if centred else None)
+
+
+def _stack(stream: Stream, blocks: list[tuple[Tensor, ...]], widths: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Blocks of rows one below the other; empty tensors of those widths if there are no rows."""
+    if blocks:
+        return tuple(torch.cat(each, dim=-2) for each in zip(*blocks, strict=True))
+    empty = stream.nothing(range(0))
+    return tuple(empty.expand(*stream.grid.batch_shape, 0, 1).new_empty(*stream.grid.batch_shape, 0, w) for w in widths)

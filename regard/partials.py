@@ -1,0 +1,96 @@
+"""Partial: attention over some of the keys, which merges with attention over the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.engines.gradients import attach
+from regard.engines.tiled import Sums, finish, pool_stream, sum_stream
+from regard.engines.tiles import Stream
+from regard.errors import EngineRefusal, ShapeError
+from regard.problem import AttentionProblem
+from regard.scores.capture import capturing
+from regard.weights import OnePass, Weights
+
+
+@dataclass(frozen=True)
+class Partial:
+    """What is known of the output after some of the keys.
+
+    Rules of one pass (softmax, proportional, conic, raw, sigmoid, uniform) keep sums of fixed size, and the keys and values only where a
+    gradient will be asked for. The others (one-hot, top-k, sparsemax, entmax) settle at the end, so they keep their parts.
+    """
+
+    rule: Weights
+    shape: tuple[int, ...]  # of the output
+    dtype: torch.dtype
+    parts: tuple[AttentionProblem, ...]
+    sums: Sums | None
+    captured: tuple[Tensor, ...]
+
+    def merge(self, other: Partial) -> Partial:
+        """The partial over both sets of keys; the other's keys follow this one's."""
+        if self.shape != other.shape or self.dtype != other.dtype:
+            raise ShapeError(
+                f"Partials must have outputs of the same shape and dtype: got {self.shape} in {self.dtype} and {other.shape} "
+                f"in {other.dtype}. Make them from the same queries and like values."
+            )
+        if type(self.rule) is not type(other.rule) or str(self.rule) != str(other.rule):
+            raise EngineRefusal(
+                f"Partials must have the same rule: got {self.rule} and {other.rule}. Pass the same `weights` to every partial()."
+            )
+        sums = None
+        if self.sums is not None and other.sums is not None:
+            assert isinstance(self.rule, OnePass)
+            sums = self.sums.merge(other.sums, self.rule)
+        known = {id(each): each for each in (*self.captured, *other.captured)}
+        return Partial(self.rule, self.shape, self.dtype, self.parts + other.parts, sums, tuple(known.values()))
+
+    def finish(self) -> Tensor:
+        """The pooled output over every key that was merged, `(..., n_queries, value_dim)`."""
+        if not self.parts:
+            assert self.sums is not None and isinstance(self.rule, OnePass)
+            return finish(self.rule, self.sums).output.to(self.dtype)
+        stream = Stream(self.parts)
+        with torch.no_grad(), capturing() as found, torch.autocast(stream.grid.device.type, enabled=False):
+            if self.sums is not None:
+                assert isinstance(self.rule, OnePass)
+                pooled = finish(self.rule, self.sums)
+            else:
+                pooled = pool_stream(stream)
+        captured = tuple({id(each): each for each in (*self.captured, *found.values())}.values())
+        output = attach(stream, pooled, captured)
+        if output.requires_grad and any(part.may_leak for part in self.parts):
+            raise EngineRefusal(
+                "The gradient of a merged partial must have finite queries, keys and values under a mask: got NaN or infinity. "
+                "Use attend(), or detach them."
+            )
+        return output.to(self.dtype)
+
+    def __repr__(self) -> str:
+        kept = f"{len(self.parts)} parts kept" if self.parts else "sums alone"
+        return f"<Partial of {self.rule}, output {self.shape}, {kept}>"
+
+
+def start_partial(problem: AttentionProblem) -> Partial:
+    """The partial over the keys of one problem."""
+    if not problem.weights.streams:
+        raise EngineRefusal(
+            f"partial() must have a rule with passes over tiles: {type(problem.weights).__name__} has none. Define solve(fold), or use attend()."
+        )
+    stream = Stream((problem,))
+    with torch.no_grad(), capturing() as captured, torch.autocast(problem.grid.device.type, enabled=False):
+        sums = sum_stream(stream) if isinstance(problem.weights, OnePass) else None
+    inputs = (*problem.inputs, *captured.values())
+    needs_parts = sums is None or (torch.is_grad_enabled() and any(each.requires_grad for each in inputs))
+    return Partial(
+        rule=problem.weights,
+        shape=problem.output_shape,
+        dtype=problem.dtype,
+        parts=(problem,) if needs_parts else (),
+        sums=sums,
+        captured=tuple(captured.values()),
+    )

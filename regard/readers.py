@@ -1,0 +1,173 @@
+"""Readers: what a view gathers from tiles of weights that it sees once and forgets."""
+
+from __future__ import annotations
+
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor
+
+from regard.errors import OptionError
+from regard.positions import Grid
+
+Pool: TypeAlias = Literal["sum", "mean", "max"]
+Result = TypeVar("Result")
+
+
+class Top(NamedTuple):
+    """The heaviest weights of each query, `(*batch_shape, n_queries, k)`, and the keys that they belong to."""
+
+    weights: Tensor
+    indices: Tensor
+
+
+class Reader(Generic[Result]):
+    """Sees the tiles of a problem one after the other; tiles in which nothing is allowed are left out."""
+
+    grid: Grid
+    dtype: torch.dtype
+
+    def start(self, grid: Grid, dtype: torch.dtype) -> None:
+        """Begin a pass."""
+        self.grid, self.dtype = grid, dtype
+
+    def absorb(self, weights: Tensor, rows: range, columns: range) -> None:
+        """See a tile, `(*batch_shape, rows, columns)`."""
+        raise NotImplementedError  # pragma: no cover
+
+    def result(self) -> Result:
+        """What was gathered."""
+        raise NotImplementedError  # pragma: no cover
+
+    def full(self, *shape: int, value: float = 0.0) -> Tensor:
+        """A tensor `(*batch_shape, *shape)` to gather in."""
+        return torch.full((*self.grid.batch_shape, *shape), value, dtype=self.dtype, device=self.grid.device)
+
+
+class TopWeights(Reader[Top]):
+    """The k heaviest weights of each row, by running merge."""
+
+    def __init__(self, k: int) -> None:
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise OptionError(f"`k` of top() must be an integer of at least 1: got {k!r}.")
+        self.k = k
+
+    def start(self, grid: Grid, dtype: torch.dtype) -> None:
+        super().start(grid, dtype)
+        self.weights = self.full(grid.n_queries, self.k)
+        self.indices = torch.full(self.weights.shape, -1, device=grid.device)
+
+    def absorb(self, weights: Tensor, rows: range, columns: range) -> None:
+        block = slice(rows.start, rows.stop)
+        places = torch.arange(columns.start, columns.stop, device=weights.device).expand(weights.shape)
+        # A weight of zero has no place among the heaviest; a negative one (Raw) may, so compare with −inf for "none".
+        before = self.indices[..., block, :]
+        known = torch.where(before < 0, -torch.inf, self.weights[..., block, :])
+        weights = torch.cat([known, torch.where(weights == 0, -torch.inf, weights)], -1)
+        places = torch.cat([before, places], -1)
+        order = weights.sort(dim=-1, descending=True, stable=True).indices[..., : self.k]
+        best, places = weights.gather(-1, order), places.gather(-1, order)
+        nothing = best == -torch.inf
+        self.weights[..., block, :] = torch.where(nothing, 0, best)
+        self.indices[..., block, :] = torch.where(nothing, -1, places)
+
+    def result(self) -> Top:
+        return Top(self.weights, self.indices)
+
+
+class Entropy(Reader[Tensor]):
+    """−Σ α ln α of each row."""
+
+    def start(self, grid: Grid, dtype: torch.dtype) -> None:
+        super().start(grid, dtype)
+        self.total = self.full(grid.n_queries)
+
+    def absorb(self, weights: Tensor, rows: range, columns: range) -> None:
+        self.total[..., rows.start : rows.stop] -= torch.xlogy(weights, weights).sum(-1)
+
+    def result(self) -> Tensor:
+        return self.total
+
+
+class Received(Reader[Tensor]):
+    """Σ α over the queries, for each key."""
+
+    def start(self, grid: Grid, dtype: torch.dtype) -> None:
+        super().start(grid, dtype)
+        self.total = self.full(grid.n_keys)
+
+    def absorb(self, weights: Tensor, rows: range, columns: range) -> None:
+        self.total[..., columns.start : columns.stop] += weights.sum(-2)
+
+    def result(self) -> Tensor:
+        return self.total
+
+
+class Map(Reader[Tensor]):
+    """The weights pooled to a picture."""
+
+    def __init__(self, height: int, width: int, pool: Pool) -> None:
+        if height < 1 or width < 1:
+            raise OptionError(f"The sides of map() must be at least 1: got {height} × {width}.")
+        if pool not in ("sum", "mean", "max"):
+            raise OptionError(f'`pool` of map() must be "sum", "mean" or "max": got {pool!r}.')
+        self.wanted, self.pool = (height, width), pool
+
+    def start(self, grid: Grid, dtype: torch.dtype) -> None:
+        super().start(grid, dtype)
+        self.height = min(self.wanted[0], grid.n_queries)
+        self.width = min(self.wanted[1], grid.n_keys)
+        # A masked pair has weight 0, and its tile may never be shown.
+        self.picture = self.full(self.height, self.width)
+
+    def absorb(self, weights: Tensor, rows: range, columns: range) -> None:
+        across = self._bins(columns, self.width, self.grid.n_keys)
+        down = self._bins(rows, self.height, self.grid.n_queries)
+        narrow = weights.new_zeros(*weights.shape[:-1], self.width)
+        if self.pool == "max":
+            least = -torch.inf  # weights may be negative (Raw)
+            narrow = narrow.fill_(least).scatter_reduce_(-1, across.expand(weights.shape), weights, "amax")
+            small = weights.new_full((*weights.shape[:-2], self.height, self.width), least)
+            small = small.scatter_reduce_(-2, down[:, None].expand(narrow.shape), narrow, "amax")
+            seen = small != least
+            first = seen & ~self._seen(seen)
+            self.picture = torch.where(
+                first, small, torch.where(seen, torch.maximum(self.picture, small), self.picture)
+            )
+        else:
+            self.picture.index_add_(-2, down, narrow.index_add_(-1, across, weights))
+
+    def _seen(self, seen: Tensor) -> Tensor:
+        """Which places of the picture an earlier tile has touched; and note those that this one does."""
+        before = getattr(self, "_touched", torch.zeros_like(seen))
+        self._touched = before | seen
+        return before
+
+    def result(self) -> Tensor:
+        if self.pool != "mean":
+            return self.picture
+        device = self.grid.device
+        rows = torch.bincount(self._bins(self.grid.rows, self.height, self.grid.n_queries), minlength=self.height)
+        columns = torch.bincount(self._bins(self.grid.columns, self.width, self.grid.n_keys), minlength=self.width)
+        return self.picture / (rows[:, None] * columns[None, :]).to(device=device, dtype=self.dtype)
+
+    def _bins(self, span: range, size: int, of: int) -> Tensor:
+        return torch.arange(span.start, span.stop, device=self.grid.device) * size // max(of, 1)
+
+
+class RowSums(Reader[tuple[Tensor, Tensor, Tensor, Tensor]]):
+    """(least, total, most, how many are not zero) of each row's weights."""
+
+    def start(self, grid: Grid, dtype: torch.dtype) -> None:
+        super().start(grid, dtype)
+        self.least, self.total, self.most, self.count = (self.full(grid.n_queries) for _ in range(4))
+
+    def absorb(self, weights: Tensor, rows: range, columns: range) -> None:
+        block = slice(rows.start, rows.stop)
+        self.least[..., block] = torch.minimum(self.least[..., block], weights.amin(-1))
+        self.most[..., block] = torch.maximum(self.most[..., block], weights.amax(-1))
+        self.total[..., block] += weights.sum(-1)
+        self.count[..., block] += (weights != 0).sum(-1)
+
+    def result(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.least, self.total, self.most, self.count

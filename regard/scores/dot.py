@@ -1,0 +1,54 @@
+"""Dot and scaled dot: a(q, k) = qᵀk, and qᵀk / √d."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from regard.errors import OptionError
+from regard.scores.base import Score, same_dim
+from regard.scores.form import DotForm, Form
+
+
+class Dot(Score):
+    """a(q, k) = qᵀk.
+
+    Example:
+        >>> import torch
+        >>> from regard import Dot
+        >>> Dot()(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
+        tensor([[11.,  2.]])
+    """
+
+    def form(self, queries: Tensor, keys: Tensor) -> Form:
+        same_dim(queries, keys, "Dot()")
+        return DotForm(queries, keys)
+
+
+class ScaledDot(Score):
+    """a(q, k) = qᵀk · scale, with scale = 1/√d unless given.
+
+    The scores of random vectors grow like √d, and softmax's gradient vanishes in floats when one score dominates: that is
+    what the scale prevents.
+
+    Example:
+        >>> import torch
+        >>> from regard import ScaledDot
+        >>> ScaledDot()(torch.ones(1, 4), torch.ones(2, 4))
+        tensor([[2., 2.]])
+    """
+
+    def __init__(self, scale: float | None = None) -> None:
+        super().__init__()
+        if scale is not None and not math.isfinite(scale):
+            raise OptionError(f"`scale` of ScaledDot must be a finite number: got {scale}. Leave it out for 1/√d.")
+        self.scale = scale
+
+    def form(self, queries: Tensor, keys: Tensor) -> Form:
+        same_dim(queries, keys, "ScaledDot()")
+        scale = 1 / math.sqrt(max(queries.shape[-1], 1)) if self.scale is None else self.scale
+        return DotForm(queries, keys, scale=scale)
+
+    def extra_repr(self) -> str:
+        return "" if self.scale is None else f"scale={self.scale}"

@@ -1,0 +1,292 @@
+"""WeightsView: reads weights without storing them.
+
+From the statistics of a row any tile of α can be computed again, so rows, the top k, entropies, what each key receives and a pooled map
+of any size take memory that does not grow with n × m.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.drawing import draw
+from regard.engines import Engine
+from regard.engines.reference import define_weights
+from regard.engines.strips import map_strips, strips_of
+from regard.engines.tiled import Pooled, Tiled, pool_stream
+from regard.engines.tiles import Stream, Tile
+from regard.errors import OptionError, PromiseBroken
+from regard.masks import Cover
+from regard.problem import AttentionProblem
+from regard.readers import Entropy, Map, Pool, Reader, Received, RowSums, Top, TopWeights
+from regard.weights import Kind
+
+
+class Collected(NamedTuple):
+    """What `collect` was asked for; None for the rest."""
+
+    top: Top | None = None
+    entropy: Tensor | None = None
+    received: Tensor | None = None
+    map: Tensor | None = None
+
+
+class WeightsView:
+    """The weights α of a problem, computed when they are read. Made by `weigh`.
+
+    Weights are those before dropout. Shapes are `(*batch_shape, ...)`.
+    """
+
+    def __init__(self, problem: AttentionProblem, engine: Engine) -> None:
+        self._problem = problem
+        self._engine = engine
+
+    @cached_property
+    def output(self) -> Tensor:
+        """The pooled output, as `attend` gives it: `(*batch_shape, n_queries, value_dim)`."""
+        if isinstance(self._engine, Tiled) and not self._tracks:
+            return self._pooled.output.to(self._problem.dtype)  # the pass that finds the statistics pools, too
+        return self._engine.run(self._problem)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that the dense weights would have, `(*batch_shape, n_queries, n_keys)`."""
+        grid = self._problem.grid
+        return (*grid.batch_shape, grid.n_queries, grid.n_keys)
+
+    @property
+    def kind(self) -> Kind:
+        """What the rule promises of its weights: linear, conic, convex, one-hot or uniform."""
+        return self._problem.weights.kind
+
+    def log_normalizer(self) -> Tensor:
+        """log Σ exp(a) of each query for softmax, log Σ a for proportional: `(*batch_shape, n_queries)`; −inf where nothing is allowed."""
+        normalizer = self._problem.weights.log_normalizer(self._pooled.statistics) if self._streams else None
+        if normalizer is None:
+            raise OptionError(
+                f"log_normalizer() must have a rule that divides by a sum, such as Softmax: got {type(self._problem.weights).__name__}."
+            )
+        return normalizer
+
+    def tile(self, rows: slice | range, columns: slice | range) -> Tensor:
+        """α of some consecutive queries and keys: `(*batch_shape, rows, columns)`."""
+        *_, n_queries, n_keys = self.shape
+        rows, columns = _as_range(rows, n_queries), _as_range(columns, n_keys)
+        if not self._streams or self._tracks:
+            return define_weights(self._problem, rows)[..., columns.start : columns.stop]
+        mask, grid = self._problem.mask, self._problem.grid
+        cover = Cover.ALL if mask is None else mask.cover(rows, columns, grid)
+        if cover is Cover.NONE:
+            return self._problem.values.new_zeros(*grid.batch_shape, len(rows), len(columns))
+        with torch.no_grad(), torch.autocast(grid.device.type, enabled=False):
+            return self._weights_of(Tile(self._problem, rows, columns, 0, cover)).to(self._problem.dtype)
+
+    def rows(self, index: int | Sequence[int] | Tensor | slice) -> Tensor:
+        """α of some queries over all keys, `(*batch_shape, rows, n_keys)`; differentiable.
+
+        Args:
+            index: One query or several; negative counts from the end.
+        """
+        n_queries = self.shape[-2]
+        if isinstance(index, slice):
+            index = list(range(*index.indices(n_queries)))
+        places = torch.as_tensor([index] if isinstance(index, int) else index, device=self._problem.grid.device).long()
+        if places.ndim != 1:
+            raise OptionError(
+                f"`index` of rows() must be one query or a list of queries: got shape {tuple(places.shape)}."
+            )
+        if places.numel() and not bool(((places >= -n_queries) & (places < n_queries)).all()):
+            raise OptionError(
+                f"`index` of rows() must be in [{-n_queries}, {n_queries}): got {places.tolist()}. Queries count from 0."
+            )
+        return define_weights(self._problem, places % max(n_queries, 1)).to(self._problem.dtype)
+
+    def top(self, k: int) -> Top:
+        """The k largest weights of each query and their keys, heaviest first, the lowest index among equals.
+
+        Where fewer than k keys have a weight above zero, the rest of the row is weight 0 at index −1.
+
+        Returns:
+            `weights` and `indices`, both `(*batch_shape, n_queries, k)`.
+        """
+        return self.collect(top=k).top  # type: ignore[return-value]
+
+    def entropy(self) -> Tensor:
+        """−Σ α ln α of each query, in nats, `(*batch_shape, n_queries)`; differentiable. For rules whose weights sum to 1."""
+        return self.collect(entropy=True).entropy  # type: ignore[return-value]
+
+    def received(self) -> Tensor:
+        """The total weight that each key receives, `(*batch_shape, n_keys)`; differentiable."""
+        return self.collect(received=True).received  # type: ignore[return-value]
+
+    def map(self, height: int, width: int, pool: Pool = "sum") -> Tensor:
+        """The weights pooled to a picture of at most that size, `(*batch_shape, height, width)`.
+
+        Row y gathers the queries i with ⌊i · height / n_queries⌋ = y, columns likewise. A side longer than the weights' own is cut to it.
+
+        Args:
+            height: Rows of the picture.
+            width: Columns of the picture.
+            pool: "sum" keeps totals, "mean" is the average weight of a pair, "max" the heaviest.
+        """
+        return self.collect(map=(height, width), pool=pool).map  # type: ignore[return-value]
+
+    def dense(self) -> Tensor:
+        """All weights, `(*batch_shape, n_queries, n_keys)`: the one reading whose memory grows with n × m; differentiable."""
+        return define_weights(self._problem).to(self._problem.dtype)
+
+    def collect(
+        self,
+        *,
+        top: int | None = None,
+        entropy: bool = False,
+        received: bool = False,
+        map: tuple[int, int] | None = None,  # noqa: A002
+        pool: Pool = "sum",
+    ) -> Collected:
+        """Several readings in one pass over the tiles; each as the method of its name.
+
+        Example:
+            >>> import torch
+            >>> from regard import weigh
+            >>> x = torch.rand(100, 8)
+            >>> seen = weigh(x, x, x).collect(top=3, entropy=True, map=(4, 4))
+            >>> seen.top.indices.shape, seen.entropy.shape, seen.map.shape
+            (torch.Size([100, 3]), torch.Size([100]), torch.Size([4, 4]))
+        """
+        if entropy and self.kind not in ("convex", "one-hot", "uniform"):
+            raise OptionError(
+                f"entropy() must have weights that sum to 1: {type(self._problem.weights).__name__} gives {self.kind} ones."
+            )
+        results: dict[str, Any] = {}
+        if self._tracks and (entropy or received):
+            results["entropy"], results["received"] = self._track(entropy=entropy, received=received)
+            entropy = received = False
+        readers: dict[str, Reader[Any]] = {}
+        if top is not None:
+            readers["top"] = TopWeights(top)
+        if entropy:
+            readers["entropy"] = Entropy()
+        if received:
+            readers["received"] = Received()
+        if map is not None:
+            readers["map"] = Map(*map, pool)
+        self._read(list(readers.values()))
+        results |= {name: reader.result() for name, reader in readers.items()}
+        dtype = self._problem.dtype
+        for name in ("entropy", "received", "map"):
+            if results.get(name) is not None:
+                results[name] = results[name].to(dtype)
+        return Collected(**results)
+
+    def verify(self) -> None:
+        """Check over every weight that the rule keeps its promise (`kind`).
+
+        Raises:
+            PromiseBroken: It does not; the text says where and by how much.
+        """
+        sums = RowSums()
+        self._read([sums])
+        rule = type(self._problem.weights).__name__
+        least, total, most, count = sums.result()
+        tolerance = max(1e-5, 8 * torch.finfo(self._problem.dtype).eps)
+        if self.kind != "linear" and least.numel() and float(least.min()) < 0:
+            raise PromiseBroken(f"{rule} promises weights that are not negative: got {float(least.min()):.3g}.")
+        if self.kind in ("convex", "one-hot", "uniform"):
+            off = torch.where(total == 0, 0, (total - 1).abs())
+            if off.numel() and not float(off.max()) <= tolerance:
+                raise PromiseBroken(
+                    f"{rule} promises weights that sum to 1: got {float(total.flatten()[off.argmax()]):.6g}."
+                )
+        if self.kind == "one-hot" and bool(((count > 1) | ((most != 1) & (count > 0))).any()):
+            raise PromiseBroken(f"{rule} promises exactly one weight of 1: got {int(count.max())} weights above zero.")
+        if self.kind == "uniform" and bool((torch.where(count > 0, (most * count - 1).abs(), 0) > tolerance).any()):
+            raise PromiseBroken(f"{rule} promises equal weights: got {float(most.max()):.6g} among {int(count.max())}.")
+
+    # How weights are computed again ---------------------------------------------------------------------------------
+
+    @property
+    def _streams(self) -> bool:
+        return self._problem.weights.streams
+
+    @property
+    def _tracks(self) -> bool:
+        """Whether a reading may have to be differentiable."""
+        problem = self._problem
+        return torch.is_grad_enabled() and (problem.form.captures or any(each.requires_grad for each in problem.inputs))
+
+    @cached_property
+    def _stream(self) -> Stream:
+        return Stream((self._problem,))
+
+    @cached_property
+    def _pooled(self) -> Pooled:
+        """The statistics of every row, from one pass over the tiles."""
+        with torch.no_grad(), torch.autocast(self._problem.grid.device.type, enabled=False):
+            return pool_stream(self._stream)
+
+    def _weights_of(self, tile: Tile) -> Tensor:
+        rows = slice(tile.rows.start, tile.rows.stop)
+        statistics = tuple(each[..., rows, :] for each in self._pooled.statistics)
+        return self._problem.weights.weights(tile.scores(), statistics, tile.positions)
+
+    def _read(self, readers: Sequence[Reader[Any]]) -> None:
+        """Show every weight that is not masked to every reader, once."""
+        for reader in readers:
+            reader.start(self._problem.grid, self._problem.compute_dtype)
+        with torch.no_grad(), torch.autocast(self._problem.grid.device.type, enabled=False):
+            for weights, rows, columns in self._blocks() if readers else ():
+                for reader in readers:
+                    reader.absorb(weights, rows, columns)
+
+    def _blocks(self) -> Iterator[tuple[Tensor, range, range]]:
+        if not self._streams:  # a rule of a user's that has a definition alone
+            for rows in strips_of(self._problem):
+                yield define_weights(self._problem, rows), rows, self._problem.grid.columns
+            return
+        for rows in self._stream.row_blocks():
+            for tile in self._stream.tiles(rows):
+                yield self._weights_of(tile), tile.rows, tile.columns
+
+    def _track(self, *, entropy: bool, received: bool) -> tuple[Tensor | None, Tensor | None]:
+        """The readings that people put in losses, with their gradients: strips that are computed again in the backward pass."""
+
+        def summarise(problem: AttentionProblem, rows: range) -> tuple[Tensor | None, Tensor | None]:
+            alpha = define_weights(problem, rows)
+            return -torch.xlogy(alpha, alpha).sum(-1) if entropy else None, alpha.sum(-2) if received else None
+
+        with torch.autocast(self._problem.grid.device.type, enabled=False):
+            parts = list(map_strips(self._problem, summarise))
+        *batch, n_queries, n_keys = self.shape
+        like = self._problem.values.new_zeros((), dtype=self._problem.compute_dtype)
+        entropies = [each for each, _ in parts if each is not None]
+        totals = [each for _, each in parts if each is not None]
+        return (
+            (torch.cat(entropies, -1) if entropies else like.expand(*batch, n_queries)) if entropy else None,
+            (torch.stack(totals).sum(0) if totals else like.expand(*batch, n_keys)) if received else None,
+        )
+
+    # How it looks ---------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        problem = self._problem
+        lines = [
+            f"WeightsView of {self.kind} weights, {' × '.join(map(str, self.shape))}: "
+            f"{type(problem.score).__name__} under {type(problem.weights).__name__}"
+        ]
+        return "\n".join(lines + [f"  {line}" for line in draw(self)])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+def _as_range(span: slice | range, size: int) -> range:
+    places = range(*span.indices(size)) if isinstance(span, slice) else span
+    if places.step != 1 or (len(places) and not 0 <= places.start <= places.stop <= size):
+        raise OptionError(f"A tile must be consecutive rows and columns within the weights: got {span} of {size}.")
+    return places

@@ -1,0 +1,249 @@
+"""Sparsemax and entmax: convex weights that can be exactly zero.
+
+α_j = [(alpha − 1)·a_j − τ]₊^(1/(alpha − 1)), with the threshold τ such that the weights sum to 1. Scores are taken relative to
+their row's largest, z = (alpha − 1)·(a − max a) ≤ 0, so that τ lies in [−1, 0) whatever the size of the scores.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import OptionError
+from regard.positions import broadcast_shapes
+from regard.weights.base import Fold, Peak, Statistics, Weights, masked, over_one_tile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# A safeguarded Newton step at least halves a bracket of length 1, so float64 is exhausted well before this many.
+MAX_PASSES = 128
+
+
+def sparsemax(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+    """The nearest point of the simplex to each row of scores; zeros in a row that allows no key.
+
+    Example:
+        >>> import torch
+        >>> from regard.weights import sparsemax
+        >>> sparsemax(torch.tensor([[1.0, 0.5, -1.0]]))
+        tensor([[0.7500, 0.2500, 0.0000]])
+    """
+    return entmax(scores, allowed, alpha=2.0)
+
+
+def entmax(scores: Tensor, allowed: Tensor | None = None, *, alpha: float | Tensor = 1.5) -> Tensor:
+    """[(alpha − 1)·a − τ]₊^(1/(alpha − 1)) over the allowed keys, row by row; zeros in a row that allows none.
+
+    Differentiable in the scores and in `alpha`, to third order.
+
+    Example:
+        >>> import torch
+        >>> from regard.weights import entmax
+        >>> entmax(torch.tensor([[2.0, 2.0, -2.0]]), alpha=1.5)
+        tensor([[0.5000, 0.5000, 0.0000]])
+    """
+    scores = masked(scores, allowed)
+    if scores.shape[-1] == 0:
+        return scores
+    order = torch.as_tensor(alpha, dtype=torch.float64, device=scores.device)
+    order = order.reshape(*order.shape, 1, 1)
+    peak, threshold = _solve(
+        over_one_tile(scores.detach(), torch.arange(scores.shape[-1], device=scores.device)), order.detach()
+    )
+    if scores.requires_grad or order.requires_grad:
+        # Each differentiable Newton step at the root doubles the order to which the threshold's derivatives are right.
+        for _ in range(2):
+            threshold = _newton_step(scores, peak, threshold, order)
+    weights = _weights(scores, peak, threshold, order)
+    return weights.to(scores.dtype)
+
+
+class Entmax(Weights):
+    """Entmax with any alpha in (1, 4]: between softmax (alpha → 1) and ever sparser weights (sparsemax is alpha = 2).
+
+    Args:
+        alpha: A number; a tensor for one alpha per head (the last batch axis); an `nn.Parameter` of either shape to learn it.
+
+    Example:
+        >>> import torch
+        >>> from regard import Entmax
+        >>> Entmax(1.5)(torch.tensor([[2.0, 2.0, -2.0]]))
+        tensor([[0.5000, 0.5000, 0.0000]])
+    """
+
+    kind = "convex"
+    centre = "slope"
+    alpha: float | Tensor
+
+    def __init__(self, alpha: float | Tensor = 1.5) -> None:
+        super().__init__()
+        if isinstance(alpha, Tensor) and not isinstance(alpha, nn.Parameter):
+            self.register_buffer("alpha", alpha)
+        else:
+            self.alpha = alpha
+        self._check_alpha()
+
+    def define(self, scores: Tensor) -> Tensor:
+        self._check_alpha()
+        return entmax(scores, alpha=self.alpha)
+
+    def solve(self, fold: Fold) -> Statistics:
+        self._check_alpha()
+        order = self._order()
+        peak, threshold = _solve(fold, order)
+        if not self.learned():
+            return peak, threshold
+        # What ∂α/∂alpha needs besides: the row's Σ slope and its entropy.
+        return peak, threshold, *fold(_SlopeAndEntropy(peak, threshold, order))
+
+    def weights(self, scores: Tensor, statistics: Statistics, columns: Tensor) -> Tensor:
+        return _weights(scores, statistics[0], statistics[1], self._order()).to(scores.dtype)
+
+    def slope(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> Tensor:
+        return _slope(weights, self._order().to(weights))
+
+    def learned(self) -> tuple[Tensor, ...]:
+        return (self.alpha,) if isinstance(self.alpha, Tensor) and self.alpha.requires_grad else ()
+
+    def tangents(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> tuple[Tensor, ...]:
+        peak, threshold, total_slope, entropy = statistics
+        order = self._order()
+        exact = _weights(scores, peak, threshold, order)
+        share = _slope(exact, order) / total_slope
+        surprise = -torch.xlogy(exact, exact)
+        tangent = (exact - share) / (order - 1).square() + (surprise - share * entropy) / (order - 1)
+        return (tangent.to(weights.dtype),)
+
+    def _order(self) -> Tensor:
+        """alpha as `([heads,] 1, 1)` in float64: thresholds are solved there, since alpha > 2 is ill-conditioned."""
+        order = torch.as_tensor(self.alpha).detach().double()
+        return order.reshape(*order.shape, 1, 1)
+
+    def _check_alpha(self) -> None:
+        alpha = torch.as_tensor(self.alpha).detach()
+        if not bool(((alpha > 1) & (alpha <= 4)).all()):
+            raise OptionError(
+                f"`alpha` of Entmax must be in (1, 4]: got {alpha.tolist()}. Use Softmax() for alpha = 1; clamp a learned alpha."
+            )
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}"
+
+
+class Sparsemax(Entmax):
+    """α = the nearest point of the simplex to the scores: entmax with alpha = 2.
+
+    Example:
+        >>> import torch
+        >>> from regard import Sparsemax
+        >>> Sparsemax()(torch.tensor([[1.0, 0.5, -1.0]]))
+        tensor([[0.7500, 0.2500, 0.0000]])
+    """
+
+    def __init__(self) -> None:
+        super().__init__(2.0)
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+def _solve(fold: Fold, order: Tensor) -> tuple[Tensor, Tensor]:
+    """(largest score, threshold) of each row, both `(..., n_queries, 1)`; the threshold of an empty row is +inf."""
+    (peak,) = fold(Peak())
+    (count,) = fold(_Count())
+    # One key alone has weight 1 at τ = −1, so the sum is at least 1 there; m equal keys have τ = −(1/m)^(alpha − 1).
+    low = torch.full_like(peak, -1.0, dtype=torch.float64).expand(broadcast_shapes(peak.shape, order.shape)).clone()
+    high = -(count.double().clamp(min=1).reciprocal().pow(order - 1)).expand_as(low).clone()
+    threshold = low.clone()
+    for _ in range(MAX_PASSES):
+        total, slope = fold(_SumAndSlope(peak, threshold, order))
+        low = torch.where(total >= 1, threshold, low)
+        high = torch.where(total <= 1, threshold, high)
+        step = threshold + (total - 1) / slope
+        # Newton where it stays inside the bracket (always, for alpha ≤ 2: the sum is convex in τ), else halve.
+        inside = (step >= low) & (step <= high) & torch.isfinite(step)
+        following = torch.where(inside, step, (low + high) / 2)
+        settled = ((following - threshold).abs() <= 1e-15 * threshold.abs()) | (total == 1) | ~peak.isfinite()
+        threshold = torch.where(settled, threshold, following)
+        if bool(settled.all()):
+            break
+    return peak, torch.where(count == 0, torch.inf, threshold)
+
+
+def _excess(scores: Tensor, peak: Tensor, threshold: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    """z − τ where it is positive (1 elsewhere), and where that is: the support."""
+    blocked = scores == -torch.inf
+    peak = torch.where(peak == -torch.inf, 0, peak)
+    z = (torch.where(blocked, peak, scores).double() - peak) * (order - 1)
+    excess = z - threshold
+    # A NaN score counts as support: it must reach its row.
+    support = ~(blocked | (excess <= 0) | (threshold == torch.inf))
+    return torch.where(support, excess, 1), support
+
+
+def _weights(scores: Tensor, peak: Tensor, threshold: Tensor, order: Tensor) -> Tensor:
+    excess, support = _excess(scores, peak, threshold, order)
+    return torch.where(support, excess.pow(1 / (order - 1)), 0)
+
+
+def _slope(weights: Tensor, order: Tensor) -> Tensor:
+    """dα/d((alpha − 1)·z) · (alpha − 1) = α^(2 − alpha) on the support."""
+    inside = weights != 0
+    return torch.where(inside, torch.where(inside, weights, 1).pow(2 - order), 0)
+
+
+def _newton_step(scores: Tensor, peak: Tensor, threshold: Tensor, order: Tensor) -> Tensor:
+    excess, support = _excess(scores, peak, threshold, order)
+    power = 1 / (order - 1)
+    total = torch.where(support, excess.pow(power), 0).sum(-1, keepdim=True)
+    slope = power * torch.where(support, excess.pow(power - 1), 0).sum(-1, keepdim=True)
+    empty = slope == 0
+    return torch.where(empty, torch.inf, threshold.masked_fill(empty, 0) + (total - 1) / torch.where(empty, 1, slope))
+
+
+class _TileSum:
+    """Sums over the columns of functions of a tile."""
+
+    def __init__(self, peak: Tensor, threshold: Tensor, order: Tensor) -> None:
+        self.peak, self.threshold, self.order = peak, threshold, order
+
+    def columns_of(self, scores: Tensor) -> Iterator[Tensor]:
+        raise NotImplementedError  # pragma: no cover
+
+    def lift(self, scores: Tensor, columns: Tensor) -> tuple[Tensor, ...]:
+        return tuple(each.sum(-1, keepdim=True) for each in self.columns_of(scores))
+
+    def merge(self, left: tuple[Tensor, ...], right: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+class _SumAndSlope(_TileSum):
+    """(Σα, −dΣα/dτ) of each row at a trial threshold."""
+
+    def columns_of(self, scores: Tensor) -> Iterator[Tensor]:
+        excess, support = _excess(scores, self.peak, self.threshold, self.order)
+        power = 1 / (self.order - 1)
+        yield torch.where(support, excess.pow(power), 0)
+        yield power * torch.where(support, excess.pow(power - 1), 0)
+
+
+class _SlopeAndEntropy(_TileSum):
+    """(Σ slope, entropy) of each row at its threshold."""
+
+    def columns_of(self, scores: Tensor) -> Iterator[Tensor]:
+        weights = _weights(scores, self.peak, self.threshold, self.order)
+        yield _slope(weights, self.order)
+        yield -torch.xlogy(weights, weights)
+
+
+class _Count:
+    """How many keys each row allows."""
+
+    def lift(self, scores: Tensor, columns: Tensor) -> tuple[Tensor]:
+        return ((scores != -torch.inf).sum(-1, keepdim=True),)
+
+    def merge(self, left: tuple[Tensor], right: tuple[Tensor]) -> tuple[Tensor]:
+        return (left[0] + right[0],)

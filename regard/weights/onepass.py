@@ -1,0 +1,117 @@
+"""Rules that need one pass: α = numerator(a), or numerator(a) / Σ numerator(a).
+
+The weighted sum of values can be gathered in the same pass as the normaliser, because numerators never change afterwards
+except by a factor that a row shares (softmax's, when its maximum moves).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from regard.weights.base import Fold, Statistics, Weights
+
+
+class OnePass(Weights):
+    """A rule whose weights are numerators, divided by their sum or not.
+
+    To write a rule of your own, give `kind`, `normalized`, `numerators` and `numerator_slope`.
+
+    Example:
+        >>> import torch
+        >>> from regard import attend
+        >>> from regard.weights import OnePass
+        >>> class Softplus(OnePass):
+        ...     kind, normalized = "convex", True
+        ...     def numerators(self, scores, peak):
+        ...         return torch.nn.functional.softplus(scores)
+        ...     def numerator_slope(self, scores):
+        ...         return torch.sigmoid(scores)
+        >>> attend(torch.rand(2, 3), torch.rand(4, 3), torch.ones(4, 1), weights=Softplus())
+        tensor([[1.],
+                [1.]])
+    """
+
+    normalized: ClassVar[bool] = False  # divide by the sum of the row's numerators
+    shifted: ClassVar[bool] = False  # numerators are relative to the row's largest score: e^(a − peak)
+
+    def numerators(self, scores: Tensor, peak: Tensor | None) -> Tensor:
+        """The numerators of a tile; 0 where a score is −inf.
+
+        Args:
+            scores: `(..., n_queries, n_keys)`.
+            peak: The largest score of each row, `(..., n_queries, 1)`, if the rule is `shifted`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define numerators(scores, peak).")
+
+    def numerator_slope(self, scores: Tensor) -> Tensor | None:
+        """d numerator / d score of a tile (a shifted rule's slope is its weight); None where no gradient flows to scores."""
+        return None
+
+    @property
+    def centre(self) -> str:  # type: ignore[override]
+        return "output" if self.normalized else "none"
+
+    def define(self, scores: Tensor) -> Tensor:
+        peak = scores.detach().amax(-1, keepdim=True) if self.shifted and scores.shape[-1] else None
+        numerators = self.numerators(scores, peak)
+        if not self.normalized:
+            return numerators
+        total = numerators.sum(-1, keepdim=True)
+        return torch.where(total == 0, 0, numerators / torch.where(total == 0, 1, total))
+
+    def solve(self, fold: Fold) -> Statistics:
+        return self.finish(*fold(_PeakAndTotal(self)))
+
+    def finish(self, peak: Tensor, total: Tensor) -> Statistics:
+        """The statistics of rows, from their largest score and the sum of their numerators."""
+        # A row that may look nowhere divides by infinity, so that every weight is exactly 0.
+        return peak, torch.where(total == 0, torch.inf, total)
+
+    def weights(self, scores: Tensor, statistics: Statistics, columns: Tensor) -> Tensor:
+        peak, total = statistics
+        numerators = self.numerators(scores, peak if self.shifted else None)
+        return numerators / total if self.normalized else numerators
+
+    def slope(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> Tensor | None:
+        if self.shifted:
+            return weights
+        slope = self.numerator_slope(scores)
+        if slope is None:
+            return None
+        slope = torch.where(scores == -torch.inf, 0, slope)
+        return slope / statistics[1] if self.normalized else slope
+
+    def merge_factors(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The common peak of two parts, and what each part's sums are multiplied by to be relative to it."""
+        peak = torch.maximum(left, right)
+        return peak, shift(left, peak), shift(right, peak)
+
+
+class _PeakAndTotal:
+    """(largest score, sum of numerators) of each row."""
+
+    def __init__(self, rule: OnePass) -> None:
+        self.rule = rule
+
+    def lift(self, scores: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        peak = scores.amax(-1, keepdim=True)
+        return peak, self.rule.numerators(scores, peak).sum(-1, keepdim=True)
+
+    def merge(self, left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        if not self.rule.shifted:
+            return torch.maximum(left[0], right[0]), left[1] + right[1]
+        peak, for_left, for_right = self.rule.merge_factors(left[0], right[0])
+        return peak, left[1] * for_left + right[1] * for_right
+
+
+def shift(scores: Tensor, peak: Tensor | None) -> Tensor:
+    """e^(scores − peak), exactly 0 where a score is −inf, whatever the peak; gradients there are 0 too."""
+    if peak is None:
+        return torch.zeros_like(scores)
+    blocked = scores == -torch.inf
+    # Blocked scores are replaced before the exponential, not only after: 0 · NaN in its derivative would be NaN.
+    peak = torch.where(peak == -torch.inf, 0, peak)
+    return torch.where(blocked, 0, (torch.where(blocked, peak, scores) - peak).exp())

@@ -1,0 +1,118 @@
+"""Softmax: α = exp(a) / Σ exp(a)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import OptionError
+from regard.weights.base import Statistics, masked
+from regard.weights.onepass import OnePass, shift
+
+
+def softmax(scores: Tensor, allowed: Tensor | None = None, *, sink: Tensor | None = None) -> Tensor:
+    """exp(a) / Σ exp(a) over the allowed keys, row by row; zeros in a row that allows none.
+
+    Args:
+        scores: `(..., n_queries, n_keys)`.
+        allowed: Boolean, broadcast to the scores.
+        sink: The logit of one more key, of value zero: its weight is left out of the result.
+
+    Example:
+        >>> import torch
+        >>> from regard.weights import softmax
+        >>> softmax(torch.zeros(1, 3), torch.tensor([[True, True, False]]))
+        tensor([[0.5000, 0.5000, 0.0000]])
+    """
+    scores = masked(scores, allowed)
+    if scores.shape[-1] == 0:
+        return scores
+    peak = scores.detach().amax(-1, keepdim=True)
+    if sink is not None:
+        peak = torch.maximum(peak, sink.detach())
+    numerators = shift(scores, peak)
+    total = numerators.sum(-1, keepdim=True)
+    if sink is not None:
+        total = total + (sink - peak).exp()
+    return numerators / torch.where(total == 0, 1, total)
+
+
+class Softmax(OnePass):
+    """α = exp(a / temperature) / Σ exp(a / temperature): non-negative weights that sum to 1, the most common setting.
+
+    Args:
+        temperature: A positive number, or an `nn.Parameter` to learn it.
+        sink: The logit of one more key whose value is zero, so that a query may attend to nothing: a number, or an `nn.Parameter`
+            (one, or one for each entry of the last batch axis) to learn it.
+
+    Example:
+        >>> import torch
+        >>> from regard import Softmax
+        >>> Softmax()(torch.tensor([[0.0, 0.0]]))
+        tensor([[0.5000, 0.5000]])
+        >>> Softmax(sink=0.0)(torch.tensor([[0.0, 0.0]]))
+        tensor([[0.3333, 0.3333]])
+    """
+
+    normalized = True
+    shifted = True
+    reaches_all = True
+    temperature: float | Tensor
+    sink: float | Tensor | None
+
+    def __init__(self, temperature: float | nn.Parameter = 1.0, sink: float | Tensor | None = None) -> None:
+        super().__init__()
+        if not isinstance(temperature, Tensor) and not temperature > 0:
+            raise OptionError(f"`temperature` of Softmax must be positive: got {temperature}.")
+        self.temperature = temperature
+        if isinstance(sink, Tensor) and not isinstance(sink, nn.Parameter):
+            self.register_buffer("sink", sink)
+        else:
+            self.sink = sink
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        # With a sink the weights sum to less than 1: the rest went to the key of value zero.
+        return "convex" if self.sink is None else "conic"
+
+    @property
+    def factor(self) -> float | Tensor:
+        return 1 / self.temperature
+
+    def define(self, scores: Tensor) -> Tensor:
+        return softmax(scores, sink=self._sink(scores))
+
+    def numerators(self, scores: Tensor, peak: Tensor | None) -> Tensor:
+        return shift(scores, peak)
+
+    def finish(self, peak: Tensor, total: Tensor) -> Statistics:
+        sink = self._sink(total)
+        if sink is None:
+            return super().finish(peak, total)
+        # The sink joins at the end, once, so that parts can be merged before.
+        new_peak = torch.maximum(peak, sink)
+        return new_peak, total * shift(peak, new_peak) + (sink - new_peak).exp()
+
+    def learned(self) -> tuple[Tensor, ...]:
+        return (self.sink,) if isinstance(self.sink, Tensor) and self.sink.requires_grad else ()
+
+    def tangents(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> tuple[Tensor, ...]:
+        peak, total = statistics
+        sink = self._sink(weights)
+        assert sink is not None
+        return (-weights * ((sink - peak).exp() / total),)
+
+    def log_normalizer(self, statistics: Statistics) -> Tensor:
+        peak, total = statistics
+        return torch.where(total == torch.inf, -torch.inf, peak + total.log()).squeeze(-1)
+
+    def _sink(self, like: Tensor) -> Tensor | None:
+        """The sink as `([heads,] 1, 1)`, in the dtype of the scores."""
+        if self.sink is None:
+            return None
+        sink = torch.as_tensor(self.sink, dtype=like.dtype, device=like.device)
+        return sink.reshape(*sink.shape, 1, 1)
+
+    def extra_repr(self) -> str:
+        shown = [f"temperature={self.temperature}"] if self.temperature != 1.0 else []
+        return ", ".join(shown + ([f"sink={self.sink}"] if self.sink is not None else []))
