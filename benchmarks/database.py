@@ -1,0 +1,86 @@
+"""How long a million rows take to read and to ask.
+
+    python benchmarks/database.py [--rows 1000000]
+
+Mixed keys (two numbers, two categories), a numeric value and a category: seconds to build from an Arrow table, for the
+first question (which chooses the bandwidth), for one more, for a hundred at once, and for a lookup by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow
+import torch
+
+from regard import Database
+
+KEYS = ["gpa", "age", "major", "city"]
+
+
+def table(n_rows: int) -> pyarrow.Table:
+    """Students, invented: salaries that depend on everything but the city."""
+    generator = torch.Generator().manual_seed(0)
+    gpa = 2 + 2 * torch.rand(n_rows, generator=generator, dtype=torch.float64)
+    age = torch.randint(20, 40, (n_rows,), generator=generator)
+    major, city = (torch.randint(count, (n_rows,), generator=generator) for count in (12, 400))
+    noise = 4000 * torch.randn(n_rows, generator=generator, dtype=torch.float64)
+    return pyarrow.table(
+        {
+            "name": [f"student {row}" for row in range(n_rows)],
+            "gpa": gpa.numpy(),
+            "age": age.numpy(),
+            "major": [f"major {code}" for code in major.tolist()],
+            "city": [f"city {code}" for code in city.tolist()],
+            "salary": (30_000 + 10_000 * gpa + 500 * age + 2000 * major + noise).numpy(),
+        }
+    )
+
+
+def seconds(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
+    """The least time of several runs, and what the last returned."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        result = work()
+        times.append(time.perf_counter() - start)
+    return min(times), result
+
+
+def measure(n_rows: int) -> dict[str, float]:
+    """Every figure, in seconds."""
+    source = table(n_rows)
+    figures: dict[str, float] = {"rows": n_rows}
+    figures["build"], salaries = seconds(lambda: Database.from_table(source, key=KEYS, value="salary"))
+    query = (3.5, 22, "major 3", "city 7")
+    figures["first question"], _ = seconds(lambda: salaries.attend(query))
+    figures["one question"], answer = seconds(lambda: salaries.attend(query), repeats=5)
+    figures["part of a question"], _ = seconds(lambda: salaries.attend({"gpa": 3.5, "major": "major 3"}), repeats=3)
+    many = [(2 + place / 50, 20 + place % 20, f"major {place % 12}", f"city {place}") for place in range(100)]
+    figures["a hundred questions"], _ = seconds(lambda: salaries.attend(many))
+    majors = Database.from_table(source, key=["gpa", "age", "city"], value="major")
+    majors.attend((3.5, 22, "city 7"))
+    figures["one question, categories"], _ = seconds(lambda: majors.attend((3.5, 22, "city 7")), repeats=3)
+    figures["average"], _ = seconds(lambda: salaries.average(), repeats=3)
+    names = Database.from_table(source, key="name", value="salary")
+    figures["first lookup"], _ = seconds(lambda: names["student 12345"])
+    figures["one lookup"], _ = seconds(lambda: names["student 54321"], repeats=5)
+    print(answer)
+    return figures
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    result = measure(arguments.rows)
+    if arguments.json:
+        print(json.dumps(result, indent=2))
+    else:
+        for name, figure in result.items():
+            print(f"{name:>26}  {figure:12,.4f} s" if name != "rows" else f"{name:>26}  {figure:12,.0f}")

@@ -1,0 +1,303 @@
+"""A column as numbers: what a score can compare, and what weights can pool.
+
+- `NumberColumn`, `TimeColumn`, `VectorColumn` are quantities: they have a distance and a mean.
+- `CategoryColumn` has neither: its entries are equal or they are not.
+- `OtherColumn` holds what cannot be compared at all. It may be a value, never a key.
+
+A missing entry is None, NaN, NaT or an infinity. The rule for missing entries is the database's: the row is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Any, ClassVar, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from regard.errors import OptionError
+
+TimeKind = Literal["date", "moment", "duration"]
+
+EPOCH = datetime(1970, 1, 1)
+DAY = timedelta(days=1)
+
+
+class Entries(Protocol):
+    """The entries of a column as the user wrote them."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, row: int, /) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class TensorEntries:
+    """The entries of a tensor: numbers, or tuples of numbers."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __getitem__(self, row: int, /) -> Any:
+        return plain(self.tensor[row])
+
+    def __iter__(self) -> Iterator[Any]:
+        return (tuple(entry) if isinstance(entry, list) else entry for entry in self.tensor.tolist())
+
+
+class Column:
+    """One column: its name, its entries as they were given, and which of them are missing."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, name: str, entries: Entries, missing: Tensor) -> None:
+        self.name = name
+        self.entries = entries
+        self.missing = missing  # (n_rows,) bool
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def label(self) -> str:
+        """The kind of this column, in a word or two."""
+        return self.kind
+
+
+class Quantity(Column):
+    """A column with a distance and a mean."""
+
+    unit = ""
+
+    def __init__(self, name: str, entries: Entries, numbers: Tensor) -> None:
+        finite = torch.isfinite(numbers).all(dim=-1)
+        super().__init__(name, entries, ~finite)
+        self.numbers = numbers  # (n_rows, dim)
+
+    @property
+    def dim(self) -> int:
+        """How many numbers an entry has."""
+        return int(self.numbers.shape[-1])
+
+    def encode(self, entry: Any) -> list[float]:
+        """An entry, or a query, as numbers."""
+        raise NotImplementedError  # pragma: no cover
+
+    def mean(self, numbers: Tensor) -> Any:
+        """A pooled entry, from its numbers `(dim,)`."""
+        raise NotImplementedError  # pragma: no cover
+
+    def spread(self, numbers: Tensor) -> Any:
+        """A standard deviation, from its numbers `(dim,)`."""
+        raise NotImplementedError  # pragma: no cover
+
+
+class NumberColumn(Quantity):
+    """Numbers, in float64 whatever they came in.
+
+    Args:
+        given: the dtype that they came in. A query is rounded to it, so that 3.4 finds the key 3.4 of a float32 tensor.
+    """
+
+    kind = "number"
+
+    def __init__(self, name: str, entries: Entries, numbers: Tensor, given: torch.dtype = torch.float64) -> None:
+        super().__init__(name, entries, numbers.double())
+        self.given = given
+
+    def encode(self, entry: Any) -> list[float]:
+        entry = plain(entry)
+        if isinstance(entry, str):
+            entry = _number_in(entry)
+        try:
+            number = float(entry)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise OptionError(
+                f"`{self.name}` must be a finite number: got {entry!r}. Ask with a number, such as {self._example()!r}."
+            )
+        return [number if self.given == torch.float64 else float(torch.tensor(number, dtype=self.given))]
+
+    def mean(self, numbers: Tensor) -> float:
+        return float(numbers)
+
+    spread = mean
+
+    def _example(self) -> Any:
+        shown = [self.entries[row] for row in (~self.missing).nonzero()[:1].flatten().tolist()]
+        return plain(shown[0]) if shown else 1.0
+
+
+class TimeColumn(Quantity):
+    """Dates, moments (date and time) or durations. They count in days."""
+
+    unit = "days"
+
+    def __init__(
+        self, name: str, entries: Entries, numbers: Tensor, time_kind: TimeKind, zone: tzinfo | None = None
+    ) -> None:
+        super().__init__(name, entries, numbers)
+        self.time_kind = time_kind
+        self.zone = zone
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return self.time_kind
+
+    def encode(self, entry: Any) -> list[float]:
+        entry = plain(entry)
+        if isinstance(entry, str):
+            entry = self._parse(entry)
+        days = days_of(entry, self.zone) if not is_missing(entry) else None
+        if days is None or isinstance(entry, timedelta) != (self.time_kind == "duration"):
+            example = {"date": "2024-01-31", "moment": "2024-01-31T12:00:00", "duration": "timedelta(days=2)"}[
+                self.time_kind
+            ]
+            raise OptionError(
+                f"`{self.name}` must be a {self.time_kind}: got {entry!r}. Ask with one, such as {example}."
+            )
+        return [days]
+
+    def mean(self, numbers: Tensor) -> Any:
+        days = float(numbers)
+        if self.time_kind == "duration":
+            return timedelta(days=days)
+        if self.time_kind == "date":
+            return (EPOCH + timedelta(days=round(days))).date()
+        moment = EPOCH + timedelta(days=days)
+        return moment if self.zone is None else moment.replace(tzinfo=UTC).astimezone(self.zone)
+
+    def spread(self, numbers: Tensor) -> timedelta:
+        return timedelta(days=float(numbers))
+
+    def _parse(self, text: str) -> Any:
+        try:
+            if self.time_kind == "duration":
+                return timedelta(days=float(text))
+            return datetime.fromisoformat(text.strip())
+        except ValueError:
+            return text
+
+
+class VectorColumn(Quantity):
+    """Vectors of one length."""
+
+    kind = "vector"
+
+    @property
+    def label(self) -> str:
+        return f"vector of {self.dim}"
+
+    def encode(self, entry: Any) -> list[float]:
+        numbers = plain(entry)
+        try:
+            vector = [float(number) for number in numbers]
+        except (TypeError, ValueError):
+            vector = []
+        if len(vector) != self.dim or not all(map(math.isfinite, vector)):
+            raise OptionError(
+                f"`{self.name}` must be a vector of {self.dim} finite numbers: got {entry!r}. "
+                f"Ask with one of that length."
+            )
+        return [float(number) for number in torch.tensor(vector, dtype=self.numbers.dtype).tolist()]
+
+    def mean(self, numbers: Tensor) -> Tensor:
+        return numbers
+
+    spread = mean
+
+
+class CategoryColumn(Column):
+    """Entries that are equal or not: text, yes/no, or anything that can be hashed."""
+
+    kind = "category"
+
+    def __init__(self, name: str, entries: Entries, codes: Tensor, categories: Sequence[Any]) -> None:
+        super().__init__(name, entries, codes < 0)
+        self.codes = codes  # (n_rows,) int64: a place in `categories`, or −1 where missing
+        self.categories = categories
+        self._code_of: dict[Any, int] | None = None
+
+    @property
+    def label(self) -> str:
+        kinds = {type(category) for category in self.categories[:1000]}
+        return {frozenset({str}): "text", frozenset({bool}): "yes/no"}.get(frozenset(kinds), "category")
+
+    def code(self, entry: Any) -> int:
+        """The place of an entry among the categories; −1 for one that no row has."""
+        if self._code_of is None:
+            self._code_of = {category: code for code, category in enumerate(self.categories)}
+        try:
+            return self._code_of.get(hashable(entry), -1)
+        except TypeError:
+            return -1
+
+
+class OtherColumn(Column):
+    """Entries that can be neither compared nor pooled: they can only be ranked."""
+
+    kind = "other"
+
+
+def plain(entry: Any) -> Any:
+    """An entry as a plain Python object: scalars of torch, NumPy and Arrow unwrapped, vectors as tuples."""
+    if isinstance(entry, Tensor):
+        entry = entry.tolist()
+        return tuple(entry) if isinstance(entry, list) else entry
+    module = type(entry).__module__.partition(".")[0]
+    if module == "numpy":
+        if type(entry).__name__ in ("datetime64", "timedelta64"):
+            # Nanoseconds would come out as a bare integer.
+            entry = entry.astype(f"{type(entry).__name__}[us]")
+        entry = entry.tolist()
+        return tuple(entry) if isinstance(entry, list) else entry
+    if module == "pyarrow" and hasattr(entry, "as_py"):
+        return entry.as_py()
+    return entry
+
+
+def hashable(entry: Any) -> Any:
+    """An entry in the form under which exact lookup knows it."""
+    entry = plain(entry)
+    return tuple(entry) if isinstance(entry, list) else entry
+
+
+def is_missing(entry: Any) -> bool:
+    """True for None, NaN, NaT and pandas.NA."""
+    if entry is None or type(entry).__name__ in ("NaTType", "NAType"):
+        return True
+    return isinstance(entry, float) and entry != entry
+
+
+def days_of(entry: Any, zone: tzinfo | None) -> float | None:
+    """A date, moment or duration in days; None for anything else. A moment without a zone is taken to be in `zone`."""
+    if isinstance(entry, timedelta):
+        return entry / DAY
+    if isinstance(entry, datetime):
+        if (entry.tzinfo is None) != (zone is None):
+            if zone is None:
+                return None
+            entry = entry.replace(tzinfo=zone)
+        if entry.tzinfo is not None:
+            entry = entry.astimezone(UTC).replace(tzinfo=None)
+        return float((entry - EPOCH) / DAY)
+    if isinstance(entry, date):
+        return days_of(datetime(entry.year, entry.month, entry.day), zone)
+    return None
+
+
+def _number_in(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def names(columns: Iterable[Column]) -> list[str]:
+    """The names of columns."""
+    return [column.name for column in columns]

@@ -1,0 +1,225 @@
+"""Database: keys and values to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from regard.database.answer import Answer, Answers
+from regard.database.asking import Asker
+from regard.database.columns import Entries, names
+from regard.database.inference import columns_from
+from regard.database.lookup import KeyIndex
+from regard.database.messages import missing_key
+from regard.database.pairs import Pairs
+from regard.database.queries import read_queries
+from regard.database.render import Report, as_html, as_rich, as_text, pairs_report
+from regard.database.similarity import ScoreLike
+from regard.database.tables import read_table
+from regard.database.texts import read_text
+from regard.weights import Weights
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+FIRST = 5
+"""How many pairs a database shows of itself."""
+
+
+class Database:
+    """Pairs of keys and values, D = {(k₁, v₁), …, (k_m, v_m)}, and attention over them.
+
+    Keys are numbers, dates, text, vectors, or anything that can be hashed; values may be anything at all. A row whose
+    key or value is missing (None, NaN, NaT, an infinity) is left out of every weighted answer, and the answer says how
+    many were; exact lookup still finds it by its key.
+
+    Args:
+        keys: a sequence, a tensor `(n_rows,)` or `(n_rows, dim)`, or a dict of columns.
+        values: the same; one for each key.
+        index: the rows' own labels. They are numbered from 0 if left out.
+
+    Example:
+        >>> from regard import Database
+        >>> majors = Database(["John Doe", "Jane Roe"], ["psychology", "physics"])
+        >>> majors["John Doe"]
+        'psychology'
+        >>> salaries = Database([3.0, 3.4, 3.5, 3.6, 4.0], [61_000, 69_000, 70_000, 72_000, 80_000])
+        >>> 68_000 < salaries.attend(3.5).value < 73_000
+        True
+    """
+
+    def __init__(self, keys: Any, values: Any, *, index: Entries | None = None) -> None:
+        self._pairs = Pairs(columns_from(keys, "key"), columns_from(values, "value"), index)
+
+    @classmethod
+    def _of(cls, pairs: Pairs) -> Database:
+        database = cls.__new__(cls)
+        database._pairs = pairs
+        return database
+
+    @classmethod
+    def from_dict(cls, pairs: Mapping[Any, Any]) -> Database:
+        """A database of the dict's pairs.
+
+        Example:
+            >>> Database.from_dict({"John Doe": "psychology"}).lookup("John Doe")
+            'psychology'
+        """
+        return cls(list(pairs.keys()), list(pairs.values()))
+
+    @classmethod
+    def from_table(
+        cls, table: Any, *, key: str | Sequence[str], value: str | Sequence[str], index: str | None = None
+    ) -> Database:
+        """A database of the rows of a table.
+
+        Args:
+            table: a path (.csv, .tsv, .parquet, .feather, .arrow), a pandas or polars frame, an Arrow table, or a dict
+                of columns. All but the last need pyarrow.
+            key: the name of the key column, or several.
+            value: the name of the value column, or several.
+            index: the column whose entries name the rows. A pandas frame names them by its own index.
+
+        Example:
+            >>> grades = {"name": ["Ann", "Bob"], "gpa": [3.4, 3.6], "salary": [69_000, 72_000]}
+            >>> Database.from_table(grades, key="gpa", value="salary", index="name").attend(3.6).rows[0].index
+            'Bob'
+        """
+        return cls._of(read_table(table, key, value, index))
+
+    @property
+    def key_names(self) -> list[str]:
+        """What the key columns are called."""
+        return names(self._pairs.keys)
+
+    @property
+    def value_names(self) -> list[str]:
+        """What the value columns are called."""
+        return names(self._pairs.values)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return self._pairs.each()
+
+    def __contains__(self, key: object) -> bool:
+        return self._key_index.first(key) is not None
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.lookup(key)
+
+    def lookup(self, key: Any) -> Any:
+        """The value of the first pair with that key: the exact query, whose weights are one-hot.
+
+        Raises:
+            MissingKey: a KeyError that names the nearest keys.
+
+        Example:
+            >>> Database(["a", "b"], [1, 2]).lookup("b")
+            2
+        """
+        row = self._key_index.first(key)
+        if row is None:
+            raise missing_key(key, self._pairs.keys, self._pairs.values)
+        return self._pairs.value(row)
+
+    def lookup_all(self, key: Any) -> list[Any]:
+        """The values of every pair with that key, in order.
+
+        Example:
+            >>> Database(["a", "b", "a"], [1, 2, 3]).lookup_all("a")
+            [1, 3]
+        """
+        rows = self._key_index.all(key)
+        if not rows:
+            raise missing_key(key, self._pairs.keys, self._pairs.values)
+        return [self._pairs.value(row) for row in rows]
+
+    def attend(self, query: Any, *, score: ScoreLike = None, weights: Weights | None = None, top: int = 10) -> Any:
+        """What the rows like the query say: Attention(q, D) = Σ α(q, k_i) v_i, as an `Answer`.
+
+        Left to itself, the database compares quantities by a Gaussian whose bandwidth it chooses by leave-one-out, and
+        everything else by equality; the choice is in the answer. Keys without any quantity are compared by equality
+        alone, and every row with that key weighs the same. If even the nearest row is more than six bandwidths away
+        (beyond what rows typically find among the others), the answer is that there are no similar rows.
+
+        Args:
+            query: a key, or many: a list of keys, a tensor `(n_queries, dim)`, a dict of lists. With several key
+                columns, a tuple or a dict; columns that the dict leaves out, or that are None, do not count.
+            score: a score of the quantities, or a dict with a score for each column. One column is compared in its own
+                units (dates in days); several together, in standard deviations from their mean. The scores of columns
+                add; a kernel (Boxcar, Epanechnikov, Triangular, Equal) among several enters by its logarithm, so that
+                kernels multiply.
+            weights: `Softmax()` if left out; `Proportional()` for a kernel alone.
+            top: how many rows the answer lists at most.
+
+        Returns:
+            An `Answer`; many queries give `Answers`, one for each.
+
+        Example:
+            >>> from regard import Boxcar
+            >>> salaries = Database([3.0, 3.4, 3.5, 3.6, 4.0], [61_000, 69_000, 70_000, 72_000, 80_000])
+            >>> answer = salaries.attend(3.5, score=Boxcar(0.15))
+            >>> [row.key for row in answer.rows]
+            [3.4, 3.5, 3.6]
+            >>> round(answer.value)
+            70333
+        """
+        queries, many = read_queries(query, self._pairs.keys)
+        answers = self._asker.ask(queries, score, weights, top)
+        return Answers(answers) if many else answers[0]
+
+    def parse(self, text: str) -> Any:
+        """A query from text, as a command line or a line of CSV has it. An empty entry is None, and does not count.
+
+        Example:
+            >>> Database({"gpa": [3.5], "major": ["physics"]}, [70_000]).parse("3.5,physics")
+            (3.5, 'physics')
+        """
+        entries = read_text(text, self._pairs.keys)
+        return entries[0] if len(entries) == 1 else entries
+
+    def average(self, *, top: int = 10) -> Answer:
+        """The answer with equal weights: averaging across the entire database, or average pooling.
+
+        Example:
+            >>> Database(["a", "b"], [1.0, 2.0]).average().value
+            1.5
+        """
+        return self._asker.average(top)
+
+    def swap(self) -> Database:
+        """The database the other way round: values become keys, so that one can ask by them.
+
+        Example:
+            >>> Database(["John Doe"], ["psychology"]).swap()["psychology"]
+            'John Doe'
+        """
+        pairs = self._pairs
+        return self._of(Pairs(pairs.values, pairs.keys, pairs.index, pairs.index_name))
+
+    def __repr__(self) -> str:
+        return as_text(self._report())
+
+    def __rich__(self) -> RenderableType:
+        return as_rich(self._report())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._report())
+
+    def _report(self) -> Report:
+        pairs = self._pairs
+        sides = [", ".join(f"{each.name} ({each.label})" for each in side) for side in (pairs.keys, pairs.values)]
+        count = f"{len(pairs):,} pair" + ("s" if len(pairs) != 1 else "")
+        first = [(pairs.label(row), pairs.key(row), pairs.value(row)) for row in range(min(len(pairs), FIRST))]
+        return pairs_report(f"Database of {count}: {' → '.join(sides)}", pairs.labels, first, len(pairs) - len(first))
+
+    @cached_property
+    def _key_index(self) -> KeyIndex:
+        return KeyIndex(self._pairs.keys)
+
+    @cached_property
+    def _asker(self) -> Asker:
+        return Asker(self._pairs)

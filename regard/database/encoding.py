@@ -1,0 +1,116 @@
+"""Key columns side by side as one matrix: what a score compares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.database.columns import CategoryColumn, Column, Quantity, VectorColumn
+
+UNKNOWN = object()
+"""Stands in a query for a column that the query says nothing about."""
+
+
+class Encoding:
+    """The keys of the rows that are complete, as a matrix `(n_rows, dim)`.
+
+    A quantity takes as many coordinates as it has numbers; a category takes one, its code. `own` holds the numbers as
+    they are. `scaled` holds quantities in standard deviations from their mean, so that columns with different units can
+    be compared together; a constant column, which has no standard deviation, is only centred.
+    """
+
+    def __init__(self, columns: Sequence[Column], rows: Tensor) -> None:
+        self.columns = tuple(columns)
+        self.rows = rows
+        self.coordinates: list[list[int]] = []
+        for column in columns:
+            start = self.coordinates[-1][-1] + 1 if self.coordinates else 0
+            self.coordinates.append(list(range(start, start + (column.dim if isinstance(column, Quantity) else 1))))
+
+    @property
+    def dim(self) -> int:
+        """The number of coordinates."""
+        return self.coordinates[-1][-1] + 1
+
+    @cached_property
+    def dtype(self) -> torch.dtype:
+        """float64, so that a million rows sum without loss; but vectors that came in float32 stay in it."""
+        narrow = all(
+            isinstance(column, VectorColumn) and column.numbers.dtype == torch.float32 for column in self.columns
+        )
+        return torch.float32 if narrow else torch.float64
+
+    @cached_property
+    def own(self) -> Tensor:
+        """Keys in their own units, `(n_rows, dim)`."""
+        parts = [
+            column.numbers if isinstance(column, Quantity) else _category(column).codes.unsqueeze(-1)
+            for column in self.columns
+        ]
+        whole = torch.cat([part.to(self.dtype) for part in parts], dim=-1)
+        return whole if len(self.rows) == len(whole) else whole[self.rows]
+
+    @cached_property
+    def scaled(self) -> Tensor:
+        """Quantities in standard deviations from their mean, categories as codes: `(n_rows, dim)`."""
+        return (self.own - self.centre) / self.scale
+
+    @cached_property
+    def centre(self) -> Tensor:
+        """The mean of each quantity, 0 for categories: `(dim,)`."""
+        means = self.own.mean(dim=0) if len(self.rows) else torch.zeros(self.dim, dtype=self.dtype)
+        return torch.where(self._is_quantity, means, 0)
+
+    @cached_property
+    def scale(self) -> Tensor:
+        """The standard deviation of each quantity, 1 for categories and constants: `(dim,)`.
+
+        The coordinates of a vector share one scale: their directions and relative lengths mean something.
+        """
+        scale = torch.ones(self.dim, dtype=self.dtype)
+        for column, coordinates in zip(self.columns, self.coordinates, strict=True):
+            if isinstance(column, Quantity) and len(self.rows):
+                own = self.own[:, coordinates]
+                variance = own.var(dim=0, correction=0).mean()
+                # A constant column's variance may come out as rounding noise.
+                noise = torch.finfo(self.dtype).eps * own.square().mean()
+                scale[coordinates] = variance.sqrt() if variance > noise else torch.ones_like(variance)
+        return scale
+
+    @cached_property
+    def _is_quantity(self) -> Tensor:
+        flags = [
+            isinstance(column, Quantity)
+            for column, each in zip(self.columns, self.coordinates, strict=True)
+            for _ in each
+        ]
+        return torch.tensor(flags, dtype=torch.bool)
+
+    def places(self, columns: Sequence[int]) -> list[int]:
+        """The coordinates of some columns."""
+        return [coordinate for column in columns for coordinate in self.coordinates[column]]
+
+    def encode(self, queries: Sequence[Sequence[Any]], *, scaled: bool) -> Tensor:
+        """Queries as rows of the matrix, `(n_queries, dim)`: one entry for each column, or UNKNOWN."""
+        lines: list[list[float]] = []
+        for query in queries:
+            line: list[float] = []
+            for column, entry, coordinates in zip(self.columns, query, self.coordinates, strict=True):
+                if entry is UNKNOWN:
+                    line += [0.0] * len(coordinates)
+                elif isinstance(column, Quantity):
+                    line += column.encode(entry)
+                else:
+                    line.append(float(_category(column).code(entry)))
+            lines.append(line)
+        own = torch.tensor(lines, dtype=self.dtype).reshape(-1, self.dim)
+        return (own - self.centre) / self.scale if scaled else own
+
+
+def _category(column: Column) -> CategoryColumn:
+    assert isinstance(column, CategoryColumn)  # Database refuses any other column as a key.
+    return column

@@ -1,0 +1,152 @@
+"""Python sequences and tensors as columns: what kind of entries are these?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.database.columns import (
+    CategoryColumn,
+    Column,
+    NumberColumn,
+    OtherColumn,
+    TensorEntries,
+    TimeColumn,
+    TimeKind,
+    VectorColumn,
+    days_of,
+    hashable,
+    is_missing,
+    plain,
+)
+from regard.errors import OptionError, ShapeError
+
+
+def columns_from(data: Any, name: str) -> tuple[Column, ...]:
+    """The columns of what a user passed as keys or as values: one column called `name`, or a dict of columns."""
+    if isinstance(data, Mapping):
+        if not data:
+            raise OptionError(f"`{name}s` must have at least one column: got an empty dict. Pass {{column: entries}}.")
+        columns = tuple(column_from(str(each), entries) for each, entries in data.items())
+        lengths = {column.name: len(column) for column in columns}
+        if len(set(lengths.values())) > 1:
+            raise ShapeError(
+                f"The columns of `{name}s` must have the same number of rows: got {lengths}. "
+                f"Pass one entry for each row."
+            )
+        return columns
+    return (column_from(name, data),)
+
+
+def column_from(name: str, data: Any) -> Column:
+    """A column of the kind that its entries show.
+
+    Example:
+        >>> column_from("gpa", [3.4, 3.5, None]).label
+        'number'
+        >>> column_from("major", ["psychology", "physics"]).label
+        'text'
+    """
+    if isinstance(data, Tensor):
+        return _from_tensor(name, data)
+    if isinstance(data, str | bytes) or not hasattr(data, "__len__"):
+        if hasattr(data, "__iter__") and not isinstance(data, str | bytes):
+            return column_from(name, list(data))
+        raise OptionError(
+            f"`{name}` must be a sequence of entries: got {type(data).__name__}. Pass a list, a tensor or an array."
+        )
+    if type(data).__module__.partition(".")[0] == "numpy" and data.dtype.kind in "fiub" and data.ndim in (1, 2):
+        return _from_tensor(name, torch.from_numpy(data.astype(data.dtype.newbyteorder("="), copy=True)))
+    return _from_sequence(name, _listed(data))
+
+
+def _listed(data: Any) -> list[Any]:
+    """The entries of any sequence as plain Python objects."""
+    if isinstance(data, list | tuple | range):
+        return [plain(entry) for entry in data]
+    for method in ("to_pylist", "to_list", "tolist"):
+        if hasattr(data, method):
+            return [plain(entry) for entry in getattr(data, method)()]
+    return [plain(entry) for entry in data]
+
+
+def _from_tensor(name: str, tensor: Tensor) -> Column:
+    if tensor.ndim not in (1, 2):
+        raise ShapeError(
+            f"`{name}` must be a tensor of shape (n_rows,) or (n_rows, dim): got {tuple(tensor.shape)}. "
+            f"Flatten what belongs to one row into one vector."
+        )
+    if tensor.is_complex():
+        raise OptionError(f"`{name}` must hold real numbers: got {tensor.dtype}. Pass .real and .imag as two columns.")
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bool and tensor.ndim == 1:
+        return CategoryColumn(name, TensorEntries(tensor), tensor.long(), [False, True])
+    if tensor.ndim == 2:
+        narrow = tensor.is_floating_point() and tensor.dtype != torch.float64
+        return VectorColumn(name, TensorEntries(tensor), tensor.to(torch.float32 if narrow else torch.float64))
+    given = tensor.dtype if tensor.is_floating_point() else torch.float64
+    return NumberColumn(name, TensorEntries(tensor), tensor.double().unsqueeze(-1), given)
+
+
+def _from_sequence(name: str, entries: list[Any]) -> Column:
+    present = [entry for entry in entries if not is_missing(entry)]
+    types = set(map(type, present))
+    if not present:
+        return CategoryColumn(name, entries, torch.full((len(entries),), -1), [])
+    if bool not in types and all(issubclass(each, Real | Decimal) for each in types):
+        return NumberColumn(name, entries, _numbers(entries))
+    if all(issubclass(each, date) for each in types):
+        return _times(name, entries, "moment" if any(issubclass(each, datetime) for each in types) else "date")
+    if all(issubclass(each, timedelta) for each in types):
+        return _times(name, entries, "duration")
+    if all(issubclass(each, list | tuple) for each in types) and _are_vectors(present):
+        return _vectors(name, entries, len(present[0]))
+    return _categories(name, entries)
+
+
+def _numbers(entries: Sequence[Any]) -> Tensor:
+    numbers = [float("nan") if is_missing(entry) else float(entry) for entry in entries]
+    return torch.tensor(numbers, dtype=torch.float64).unsqueeze(-1)
+
+
+def _times(name: str, entries: list[Any], kind: TimeKind) -> Column:
+    zones = {entry.tzinfo for entry in entries if isinstance(entry, datetime) and not is_missing(entry)}
+    if None in zones and len(zones) > 1:
+        raise OptionError(
+            f"`{name}` must have a time zone in every moment or in none: got both. "
+            f"Use .replace(tzinfo=...) on the naive ones."
+        )
+    zone = next(iter(zones), None)
+    days = [None if is_missing(entry) else days_of(entry, zone) for entry in entries]
+    numbers = torch.tensor([float("nan") if each is None else each for each in days], dtype=torch.float64)
+    return TimeColumn(name, entries, numbers.unsqueeze(-1), kind, zone)
+
+
+def _are_vectors(present: Sequence[Any]) -> bool:
+    length = len(present[0])
+    return length > 0 and all(
+        len(entry) == length and all(isinstance(each, Real) and not isinstance(each, bool) for each in entry)
+        for entry in present
+    )
+
+
+def _vectors(name: str, entries: list[Any], dim: int) -> Column:
+    blank = [float("nan")] * dim
+    numbers = [blank if is_missing(entry) else [float(each) for each in entry] for entry in entries]
+    rows = [None if is_missing(entry) else tuple(entry) for entry in entries]
+    return VectorColumn(name, rows, torch.tensor(numbers, dtype=torch.float64))
+
+
+def _categories(name: str, entries: list[Any]) -> Column:
+    code_of: dict[Any, int] = {}
+    try:
+        codes = [-1 if is_missing(entry) else code_of.setdefault(hashable(entry), len(code_of)) for entry in entries]
+    except TypeError:
+        return OtherColumn(name, entries, torch.tensor([is_missing(entry) for entry in entries], dtype=torch.bool))
+    return CategoryColumn(name, entries, torch.tensor(codes, dtype=torch.int64), list(code_of))

@@ -1,0 +1,110 @@
+"""Queries as the user writes them: one or many, positional or by name, whole or in part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from regard.database.columns import CategoryColumn, Column, VectorColumn, is_missing, names, plain
+from regard.database.encoding import UNKNOWN
+from regard.database.tables import check_names
+from regard.errors import OptionError, ShapeError
+
+Query = tuple[Any, ...]
+"""One entry for each key column; UNKNOWN where the query says nothing about that column."""
+
+
+def read_queries(query: Any, columns: Sequence[Column]) -> tuple[list[Query], bool]:
+    """The queries that the user asked, and whether they were many.
+
+    With one key column, a scalar is one query and a sequence is many; a vector is one query where keys are vectors.
+    With several, a tuple or a dict is one query, and a list of them, a dict of lists or a matrix is many.
+
+    Example:
+        >>> from regard.database.inference import columns_from
+        >>> columns = columns_from({"gpa": [3.5], "major": ["physics"]}, "key")
+        >>> read_queries({"gpa": [3.4, 3.6], "major": ["physics", "law"]}, columns)
+        ([(3.4, 'physics'), (3.6, 'law')], True)
+    """
+    if isinstance(query, Mapping):
+        return _from_mapping(query, columns)
+    if len(columns) > 1:
+        return _from_rows(query, columns)
+    column = columns[0]
+    if _is_many(query, column):
+        return [_checked((row,), columns) for row in _rows_of(query)], True
+    return [_checked((query,), columns)], False
+
+
+def _from_mapping(query: Mapping[Any, Any], columns: Sequence[Column]) -> tuple[list[Query], bool]:
+    check_names([str(name) for name in query], names(columns))
+    asked = {str(name): entry for name, entry in query.items()}
+    many = {name for name in asked if _is_many(asked[name], columns[names(columns).index(name)])}
+    if not many:
+        return [_checked(tuple(asked.get(name, UNKNOWN) for name in names(columns)), columns)], False
+    lists = {name: _rows_of(entry) for name, entry in asked.items() if name in many}
+    lengths = {name: len(entries) for name, entries in lists.items()}
+    if len(set(lengths.values())) > 1:
+        raise ShapeError(
+            f"The columns of a query must have the same number of entries: got {lengths}. "
+            f"Pass one entry for each query."
+        )
+    queries = [
+        tuple(lists[name][place] if name in lists else asked.get(name, UNKNOWN) for name in names(columns))
+        for place in range(next(iter(lengths.values())))
+    ]
+    return [_checked(each, columns) for each in queries], True
+
+
+def _from_rows(query: Any, columns: Sequence[Column]) -> tuple[list[Query], bool]:
+    rows = _rows_of(query) if _is_sequence(query) else [query]
+    if isinstance(query, tuple) or not rows or not (isinstance(rows[0], Mapping) or _is_sequence(rows[0])):
+        # A bare row: one entry for each column.
+        return ([_checked(tuple(rows), columns)], False) if rows else ([], True)
+    queries: list[Query] = []
+    for row in rows:
+        queries += (
+            _from_mapping(row, columns)[0] if isinstance(row, Mapping) else [_checked(tuple(_rows_of(row)), columns)]
+        )
+    return queries, True
+
+
+def _checked(entries: Query, columns: Sequence[Column]) -> Query:
+    if len(entries) != len(columns):
+        raise ShapeError(
+            f"A query must have one entry for each key column ({', '.join(names(columns))}): got {len(entries)} "
+            f"({', '.join(map(repr, entries))}). Pass a tuple of {len(columns)}, or a dict of what you know."
+        )
+    known = tuple(UNKNOWN if entry is not UNKNOWN and is_missing(plain(entry)) else entry for entry in entries)
+    if all(entry is UNKNOWN for entry in known):
+        raise OptionError(
+            f"A query must say something about at least one key column ({', '.join(names(columns))}): got nothing. "
+            f"Use .average() to average over every row."
+        )
+    return known
+
+
+def _is_sequence(query: Any) -> bool:
+    if isinstance(query, str | bytes | Mapping | frozenset):
+        return False
+    return hasattr(query, "__len__") and getattr(query, "ndim", 1) > 0
+
+
+def _is_many(query: Any, column: Column) -> bool:
+    if isinstance(column, VectorColumn):
+        rows = _rows_of(query) if _is_sequence(query) else []
+        return bool(rows) and _is_sequence(rows[0])
+    if isinstance(column, CategoryColumn) and isinstance(query, tuple):
+        return False  # a tuple can be a key
+    return _is_sequence(query)
+
+
+def _rows_of(query: Any) -> list[Any]:
+    if isinstance(query, Tensor):
+        return list(query.unbind()) if query.ndim else [query]
+    for method in ("to_pylist", "to_list"):
+        if hasattr(query, method):
+            return list(getattr(query, method)())
+    return list(query)

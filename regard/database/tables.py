@@ -1,0 +1,170 @@
+"""Tables as columns: a path, a pandas or polars frame, an Arrow table, or a dict of columns.
+
+Files and frames go through pyarrow, which is imported here and only when a table is read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from regard.database.columns import Column, Entries
+from regard.database.inference import column_from
+from regard.database.pairs import Pairs
+from regard.errors import MissingDependency, ShapeError, TableError
+
+CSV = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+PARQUET = {".parquet", ".pq"}
+ARROW = {".arrow", ".feather", ".ipc"}
+
+
+def read_table(source: Any, key: str | Sequence[str], value: str | Sequence[str], index: str | None = None) -> Pairs:
+    """The key columns, value columns and row labels of a table.
+
+    Args:
+        source: a path (.csv, .tsv, .parquet, .feather, .arrow), a pandas or polars frame, an Arrow table, or a dict of
+            columns.
+        key, value: a column's name, or several.
+        index: the column whose entries name the rows. A pandas frame names them by its own index unless told otherwise.
+    """
+    keys, values = listed(key, "key"), listed(value, "value")
+    wanted = list(dict.fromkeys([*keys, *values, *([index] if index else [])]))
+    columns, labels, label_name = _columns_of(source, wanted)
+    if index is not None:
+        labels, label_name = columns[index].entries, index
+    return Pairs(tuple(columns[name] for name in keys), tuple(columns[name] for name in values), labels, label_name)
+
+
+def listed(names: str | Sequence[str], role: str) -> list[str]:
+    """One name or several, as a list."""
+    chosen = [names] if isinstance(names, str) else [str(name) for name in names]
+    if not chosen:
+        raise TableError(f'`{role}` must name at least one column: got none. Pass {role}="column".')
+    if len(set(chosen)) < len(chosen):
+        raise TableError(f"`{role}` must name each column once: got {chosen}.")
+    return chosen
+
+
+def check_names(wanted: Sequence[str], available: Sequence[str]) -> None:
+    """Raise, with the nearest spelling, unless every column is there."""
+    for name in wanted:
+        if name not in available:
+            folded = {each.casefold(): each for each in available}
+            near = [folded[each] for each in difflib.get_close_matches(name.casefold(), folded, n=1)]
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            shown = ", ".join(available[:20]) + (f", … ({len(available)} in all)" if len(available) > 20 else "")
+            raise TableError(
+                f"A key or a value must be a column of the table: got {name!r}.{hint} The columns are: {shown}."
+            )
+
+
+def _columns_of(source: Any, wanted: list[str]) -> tuple[dict[str, Column], Entries | None, str]:
+    """The wanted columns by name, and the table's own row labels with their name."""
+    if isinstance(source, Mapping):
+        check_names(wanted, [str(name) for name in source])
+        columns = {name: column_from(name, source[name]) for name in wanted}
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ShapeError(f"The columns of a table must have the same number of rows: got {lengths}.")
+        return columns, None, "row"
+    package = type(source).__module__.partition(".")[0]
+    if package == "pandas" and hasattr(source, "columns"):
+        return _pandas_columns(source, wanted)
+    from regard.database.arrow import arrow_column
+
+    if isinstance(source, str | Path):
+        table = _read_file(Path(source), wanted)
+    elif package == "polars" and hasattr(source, "columns"):
+        source = source.collect() if hasattr(source, "collect") else source
+        check_names(wanted, list(source.columns))
+        needs_pyarrow("reading a polars frame")
+        table = source.select(wanted).to_arrow()
+    elif hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        table = needs_pyarrow("reading an Arrow table").table(source)
+        check_names(wanted, table.column_names)
+    else:
+        raise TableError(
+            f"A table must be a path, a pandas or polars frame, an Arrow table or a dict of columns: "
+            f"got {type(source).__name__}. For keys and values in memory, use Database(keys, values)."
+        )
+    return {name: arrow_column(name, table.column(name)) for name in wanted}, None, "row"
+
+
+def _pandas_columns(frame: Any, wanted: list[str]) -> tuple[dict[str, Column], Entries | None, str]:
+    from regard.database.arrow import arrow_column
+
+    arrow = needs_pyarrow("reading a pandas frame")
+    by_name = {str(name): name for name in frame.columns}
+    levels = [str(name) for name in frame.index.names if name is not None]
+    check_names(wanted, [*by_name, *levels])
+    columns: dict[str, Column] = {}
+    for name in wanted:
+        series = frame[by_name[name]] if name in by_name else frame.index.get_level_values(levels.index(name))
+        if getattr(series, "ndim", 1) != 1:
+            raise TableError(
+                f"A key or a value must be one column: the frame has several called {name!r}. Rename them."
+            )
+        try:
+            columns[name] = arrow_column(name, arrow.chunked_array([arrow.Array.from_pandas(series)]))
+        except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError):
+            # A column of objects that Arrow has no type for.
+            columns[name] = column_from(name, list(series))
+    return columns, frame.index, " / ".join(levels) or "row"
+
+
+def _read_file(path: Path, wanted: list[str]) -> Any:
+    """The wanted columns of a file, as an Arrow table."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    kind = next((suffix for suffix in reversed(suffixes) if suffix not in (".gz", ".bz2", ".zst", ".lz4")), "")
+    if kind not in {*CSV, *PARQUET, *ARROW}:
+        raise TableError(
+            f"A table's file must end in .csv, .tsv, .parquet, .feather or .arrow: got {path.name!r}. "
+            f"Convert it, or pass a frame."
+        )
+    if not path.is_file():
+        raise TableError(f"A table must be a file that exists: got {str(path)!r}.{_nearest_file(path)}")
+    arrow = needs_pyarrow(f"reading {path.name}")
+    try:
+        if kind in CSV:
+            return _read_csv(path, wanted, CSV[kind])
+        if kind in PARQUET:
+            parquet = importlib.import_module("pyarrow.parquet")
+            check_names(wanted, parquet.read_schema(path).names)
+            return parquet.read_table(path, columns=wanted)
+        table = importlib.import_module("pyarrow.feather").read_table(path, memory_map=True)
+        check_names(wanted, table.column_names)
+        return table.select(wanted)
+    except (arrow.ArrowInvalid, arrow.ArrowKeyError, OSError, UnicodeDecodeError) as error:
+        raise TableError(f"{path.name} must be a {kind} table: it could not be read ({error}).") from error
+
+
+def _read_csv(path: Path, wanted: list[str], delimiter: str) -> Any:
+    csv = importlib.import_module("pyarrow.csv")
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    with csv.open_csv(path, parse_options=parse) as reader:
+        check_names(wanted, reader.schema.names)
+    # Empty text counts as missing, as an empty number does.
+    convert = csv.ConvertOptions(include_columns=wanted, strings_can_be_null=True, quoted_strings_can_be_null=True)
+    return csv.read_csv(path, parse_options=parse, convert_options=convert)
+
+
+def _nearest_file(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f" There is no folder {str(path.parent)!r}."
+    near = difflib.get_close_matches(path.name, [each.name for each in path.parent.iterdir()], n=1)
+    return f" Did you mean {near[0]!r}?" if near else " Check the path."
+
+
+def needs_pyarrow(purpose: str) -> ModuleType:
+    """The module pyarrow, or an error that says how to get it."""
+    try:
+        return importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise MissingDependency(
+            f"{purpose[0].upper()}{purpose[1:]} needs pyarrow, which is not installed. "
+            f'Install it with pip install "regard[tables]", or pass keys and values in memory.'
+        ) from error
