@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ShapeError
+from regard.masks.axes import Axes
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import bool_tensor, check_broadcasts, described
 from regard.masks.index import as_slice, pick
@@ -72,8 +73,8 @@ class Allowed(Mask):
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.tensor,)
 
-    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return (), tuple(self.tensor.shape[:-2])
+    def batch_axes(self) -> Axes:
+        return Axes(right=tuple(self.tensor.shape[:-2]))
 
     def _moved(self, device: torch.device) -> Mask:
         return Allowed(self.tensor.to(device))

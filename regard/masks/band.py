@@ -52,9 +52,9 @@ class Band(Positional):
             return None
         return min(self.before + self.after + 1, grid.n_keys)
 
-    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
+    def known_counts(self, rows: range, grid: Grid) -> Tensor:
         start, stop = self._spans(rows, grid)
-        return (start < stop).squeeze(-1)
+        return (stop - start).clamp_(min=0).squeeze(-1)
 
     def _spans(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor]:
         """The first column of each row's band and the one after its last: `(..., r, 1)` each."""

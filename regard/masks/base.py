@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from regard.errors import DtypeError
-from regard.masks import survey
+from regard.masks.axes import Axes
 from regard.masks.checks import check_devices, same_device
-from regard.masks.index import pack, positions
+from regard.masks.index import blocks, pack, positions
 from regard.positions import Grid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _BLOCK = 1 << 20  # Pairs that a streamed pass looks at together.
 
@@ -86,8 +82,15 @@ class Mask:
         """No row sees more keys than this; None where nothing better than n_keys is known cheaply."""
         return None
 
+    def known_counts(self, rows: range, grid: Grid) -> Tensor | None:
+        """How many keys each row sees, int64 `(..., len(rows))`, where a formula says so; None where one must count."""
+        return None
+
     def any_allowed(self, rows: range, grid: Grid) -> Tensor:
         """Whether each row may see any key at all: bool `(..., len(rows))`."""
+        counts = self.known_counts(rows, grid)
+        if counts is not None:
+            return counts > 0
         bound = self.count_bound(grid)
         if bound is not None and 8 * bound <= grid.n_keys:
             return (self.indices(rows, grid) >= 0).any(-1)
@@ -108,9 +111,9 @@ class Mask:
         """The tensors that must be on the problem's device."""
         return ()
 
-    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The batch axes of its own tensors: those that line up from the left, and those that do from the right."""
-        return (), ()
+    def batch_axes(self) -> Axes:
+        """The batch axes of its own tensors, for `density` and `picture`."""
+        return Axes()
 
     def to(self, device: torch.device | str) -> Mask:
         """This mask with its tensors on `device`."""
@@ -134,6 +137,8 @@ class Mask:
             >>> Causal().density(4)
             0.625
         """
+        from regard.masks import survey
+
         return survey.density(self, n_queries, n_keys)
 
     def picture(self, n_queries: int = 8, n_keys: int | None = None) -> str:
@@ -149,6 +154,8 @@ class Mask:
             ·##·
             ··##
         """
+        from regard.masks import survey
+
         return survey.picture(self, n_queries, n_keys)
 
     def __repr__(self) -> str:
@@ -184,10 +191,3 @@ def _must_be_mask(other: object, operator: str) -> Mask:
         return other
     fix = "wrap it in Allowed(tensor)" if isinstance(other, Tensor) else "pass a mask on both sides"
     raise DtypeError(f"`{operator}` must stand between two masks: got {type(other).__name__}. To combine them, {fix}.")
-
-
-def blocks(span: range, size: int) -> Iterator[range]:
-    """`span` cut into ranges of at most `size`."""
-    size = max(size, 1)
-    for start in range(0, len(span), size):
-        yield span[start : start + size]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ShapeError
+from regard.masks.axes import Axes
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import bool_tensor, check_broadcasts, described, whole_number
 from regard.masks.index import pack, pick, positions
@@ -86,14 +87,17 @@ class BlockLayout(Mask):
     def count_bound(self, grid: Grid) -> int:
         return min(self._most_blocks * self.block_columns, grid.n_keys)
 
-    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
-        return self.layout.any(-1)[..., positions(rows, grid.device) // self.block_rows]
+    def known_counts(self, rows: range, grid: Grid) -> Tensor:
+        # The last block may reach beyond the last key.
+        beyond = self.layout.shape[-1] * self.block_columns - grid.n_keys
+        counts = self.layout.sum(-1) * self.block_columns - self.layout[..., -1:].sum(-1) * beyond
+        return counts[..., positions(rows, grid.device) // self.block_rows]
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.layout,)
 
-    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return (), tuple(self.layout.shape[:-2])
+    def batch_axes(self) -> Axes:
+        return Axes(right=tuple(self.layout.shape[:-2]))
 
     def _moved(self, device: torch.device) -> Mask:
         return BlockLayout(self.layout.to(device), (self.block_rows, self.block_columns))

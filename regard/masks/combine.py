@@ -7,9 +7,9 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+from regard.masks.axes import Axes, merge
 from regard.masks.base import Cover, Mask
 from regard.masks.index import broadcast_shape, from_far, keep, positions, sort_unique
-from regard.masks.survey import merge_left, merge_right
 from regard.positions import Grid
 
 
@@ -30,9 +30,8 @@ class Combined(Mask):
     def tensors(self) -> tuple[Tensor, ...]:
         return tuple(tensor for mask in self.masks for tensor in mask.tensors())
 
-    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        axes = [mask.batch_axes() for mask in self.masks]
-        return merge_left(*(left for left, _ in axes)), merge_right(*(right for _, right in axes))
+    def batch_axes(self) -> Axes:
+        return merge(*(mask.batch_axes() for mask in self.masks))
 
     def _moved(self, device: torch.device) -> Mask:
         return type(self)(*(mask.to(device) for mask in self.masks))
@@ -173,10 +172,14 @@ class Not(Mask):
             return Cover.NONE
         return _OPPOSITE[self.mask.cover(rows, columns, grid)]
 
+    def known_counts(self, rows: range, grid: Grid) -> Tensor | None:
+        counts = self.mask.known_counts(rows, grid)
+        return None if counts is None else grid.n_keys - counts
+
     def tensors(self) -> tuple[Tensor, ...]:
         return self.mask.tensors()
 
-    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def batch_axes(self) -> Axes:
         return self.mask.batch_axes()
 
     def _moved(self, device: torch.device) -> Mask:

@@ -65,8 +65,8 @@ class GlobalKeys(Mask):
     def count_bound(self, grid: Grid) -> int:
         return len(self._columns(grid))
 
-    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
-        return torch.full((len(rows),), bool(self.positions), device=grid.device)
+    def known_counts(self, rows: range, grid: Grid) -> Tensor:
+        return torch.full((len(rows),), self.count_bound(grid), device=grid.device)
 
     def _columns(self, grid: Grid) -> list[int]:
         """The positions among these keys, ascending, each once."""

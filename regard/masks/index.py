@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 import torch
@@ -15,7 +15,14 @@ FAR = torch.iinfo(torch.int64).max
 
 def positions(span: range, device: torch.device) -> Tensor:
     """The numbers of `span`, int64."""
-    return torch.arange(span.start, span.stop, span.step, device=device)
+    return torch.arange(span.start, max(span.start, span.stop), span.step, device=device)
+
+
+def blocks(span: range, size: int) -> Iterator[range]:
+    """`span` cut into ranges of at most `size`, and of one at least."""
+    size = max(size, 1)
+    for start in range(0, len(span), size):
+        yield span[start : start + size]
 
 
 def as_slice(span: range) -> slice:

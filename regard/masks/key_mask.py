@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ShapeError
+from regard.masks.axes import Axes
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import bool_tensor, described
 from regard.masks.index import as_slice, pack, pick
@@ -67,15 +68,15 @@ class KeyMask(Mask):
     def count_bound(self, grid: Grid) -> int:
         return self._most
 
-    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
-        seen = self._lined_up(grid).any(-1)
-        return seen.expand(*seen.shape[:-1], len(rows))
+    def known_counts(self, rows: range, grid: Grid) -> Tensor:
+        counts = self._lined_up(grid).sum(-1)
+        return counts.expand(*counts.shape[:-1], len(rows))
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.tensor,)
 
-    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return tuple(self.tensor.shape[:-1]), ()
+    def batch_axes(self) -> Axes:
+        return Axes(left=tuple(self.tensor.shape[:-1]))
 
     def _moved(self, device: torch.device) -> Mask:
         return KeyMask(self.tensor.to(device))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from regard.masks.base import Cover
+from regard.masks.index import positions
 from regard.masks.positional import Positional
 from regard.positions import Grid
 
@@ -33,3 +34,7 @@ class NotSelf(Positional):
         if least > 0 or greatest < 0:
             return Cover.ALL
         return Cover.NONE if least == greatest else Cover.SOME
+
+    def known_counts(self, rows: range, grid: Grid) -> Tensor:
+        stands = positions(rows, grid.device)[:, None] + self.offset(grid)
+        return grid.n_keys - ((stands >= 0) & (stands < grid.n_keys)).squeeze(-1).long()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import OptionError
+from regard.masks.axes import Axes
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import described, whole_tensor
 from regard.masks.index import positions
@@ -63,15 +64,15 @@ class Padding(Mask):
     def count_bound(self, grid: Grid) -> int:
         return self._extremes[1]
 
-    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
-        seen = (self._lined_up(grid) > 0).squeeze(-1)
-        return seen.expand(*seen.shape[:-1], len(rows))
+    def known_counts(self, rows: range, grid: Grid) -> Tensor:
+        lengths = self._lined_up(grid).squeeze(-1)
+        return lengths.expand(*lengths.shape[:-1], len(rows))
 
     def tensors(self) -> tuple[Tensor, ...]:
         return () if self._plain else (self.lengths,)
 
-    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return tuple(self.lengths.shape), ()
+    def batch_axes(self) -> Axes:
+        return Axes(left=tuple(self.lengths.shape))
 
     def _moved(self, device: torch.device) -> Mask:
         return Padding(self.lengths.to(device))

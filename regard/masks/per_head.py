@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.errors import DtypeError, OptionError, ShapeError
+from regard.masks.axes import Axes, merge
 from regard.masks.base import Cover, Mask
 from regard.masks.index import broadcast_shape
-from regard.masks.survey import merge_left, merge_right
 from regard.positions import Grid
 
 
@@ -82,6 +82,12 @@ class PerHead(Mask):
         known = [bound for bound in bounds if bound is not None]
         return max(known) if len(known) == len(bounds) else None
 
+    def known_counts(self, rows: range, grid: Grid) -> Tensor | None:
+        one = _of_one_head(grid)
+        counts = [mask.known_counts(rows, one) for mask in self.masks]
+        known = [count for count in counts if count is not None]
+        return _stack(known, dim=-2) if len(known) == len(counts) else None
+
     def any_allowed(self, rows: range, grid: Grid) -> Tensor:
         one = _of_one_head(grid)
         return _stack([mask.any_allowed(rows, one) for mask in self.masks], dim=-2)
@@ -89,9 +95,9 @@ class PerHead(Mask):
     def tensors(self) -> tuple[Tensor, ...]:
         return tuple(tensor for mask in self.masks for tensor in mask.tensors())
 
-    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        axes = [mask.batch_axes() for mask in self.masks]
-        return merge_left(*(left for left, _ in axes)), (*merge_right(*(right for _, right in axes)), len(self.masks))
+    def batch_axes(self) -> Axes:
+        each = merge(*(mask.batch_axes() for mask in self.masks))
+        return Axes(each.left, (*each.right, len(self.masks)), each.heads + 1)
 
     def _moved(self, device: torch.device) -> Mask:
         return PerHead([mask.to(device) for mask in self.masks])

@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from regard.masks.axes import Axes
 from regard.masks.base import Mask
 from regard.positions import Align, Grid, check_align, resolve_offset
 
@@ -51,8 +52,8 @@ class Positional(Mask):
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.align,) if isinstance(self.align, Tensor) else ()
 
-    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return (tuple(self.align.shape) if isinstance(self.align, Tensor) else ()), ()
+    def batch_axes(self) -> Axes:
+        return Axes(left=tuple(self.align.shape) if isinstance(self.align, Tensor) else ())
 
     def _moved(self, device: torch.device) -> Mask:
         assert isinstance(self.align, Tensor)

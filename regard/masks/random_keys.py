@@ -64,8 +64,8 @@ class RandomKeys(Mask):
     def count_bound(self, grid: Grid) -> int:
         return min(self.per_query, grid.n_keys)
 
-    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
-        return torch.full((len(rows),), grid.n_keys > 0, device=grid.device)
+    def known_counts(self, rows: range, grid: Grid) -> Tensor:
+        return torch.full((len(rows),), self.count_bound(grid), device=grid.device)
 
     def _strip(self, rows: range, grid: Grid) -> Tensor:
         """The keys of each of `rows`, ascending."""

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from regard.errors import ShapeError
+from regard.masks.axes import Axes, merge
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import described, whole_tensor
 from regard.masks.index import as_slice, broadcast_shape, pick
-from regard.masks.survey import merge_left
 from regard.positions import Grid, line_up
 
 
@@ -87,15 +87,15 @@ class SameDocument(Mask):
     def count_bound(self, grid: Grid) -> int:
         return self._longest
 
-    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
+    def known_counts(self, rows: range, grid: Grid) -> Tensor:
         start, stop = self._runs(rows, grid)
-        return start < stop
+        return stop - start
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.query_ids,) if self.key_ids is None else (self.query_ids, self.key_ids)
 
-    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return merge_left(tuple(self.query_ids.shape[:-1]), tuple(self._keys.shape[:-1])), ()
+    def batch_axes(self) -> Axes:
+        return merge(Axes(tuple(self.query_ids.shape[:-1])), Axes(tuple(self._keys.shape[:-1])))
 
     def _moved(self, device: torch.device) -> Mask:
         return SameDocument(self.query_ids.to(device), None if self.key_ids is None else self.key_ids.to(device))

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from regard.errors import OptionError, ShapeError
-from regard.masks.base import Cover, Mask, blocks
+from regard.masks.axes import Axes
+from regard.masks.base import Cover, Mask
 from regard.masks.checks import check_broadcasts, described, whole_tensor
-from regard.masks.index import FAR, as_slice, contains, from_far, pick, sort_unique, spread
+from regard.masks.index import FAR, as_slice, blocks, contains, from_far, pick, sort_unique, spread
 from regard.positions import Grid
 
 
@@ -37,6 +38,7 @@ class Selected(Mask):
                 f"Pass a row of keys for each query; GlobalKeys(positions) gives every query the same."
             )
         self.ordered = sort_unique(given)
+        self._limits = torch.stack(given.aminmax()) if given.numel() else None
 
     def check(self, grid: Grid) -> None:
         super().check(grid)
@@ -48,10 +50,10 @@ class Selected(Mask):
             )
         check_broadcasts(shape[:-2], grid, self.ordered, "Selected", "indices")
         least, greatest = self._extremes
-        if least < 0 or greatest >= grid.n_keys:
+        if least < -1 or greatest >= grid.n_keys:
             raise OptionError(
                 f"`indices` of Selected must be in range({grid.n_keys}) for {grid.n_keys} keys, or −1 for an empty "
-                f"slot: got {least if least < 0 else greatest}. Pass the positions of keys that are there."
+                f"slot: got {least if least < -1 else greatest}. Pass the positions of keys that are there."
             )
 
     def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
@@ -65,14 +67,15 @@ class Selected(Mask):
         if not rows or not columns or self.ordered.numel() == 0:
             return Cover.NONE
         ends = torch.tensor([columns[0], columns[-1] + 1])
-        least, greatest = len(columns), 0
+        width = columns[-1] + 1 - columns[0]
+        least, greatest = width, 0
         # A few rows at a time: most masks show within the first that a large tile is neither.
         for part in blocks(rows, 1 << 12):
-            listed = self._on_host[..., as_slice(part), :]
+            listed = self._on_host[..., as_slice(part), :].contiguous()
             slots = torch.searchsorted(listed, ends.expand(*listed.shape[:-1], 2).contiguous())
             n_seen = (slots[..., 1] - slots[..., 0]).aminmax()
             least, greatest = min(least, int(n_seen.min)), max(greatest, int(n_seen.max))
-            if greatest > 0 and least < len(columns):
+            if greatest > 0 and least < width:
                 return Cover.SOME
         return Cover.NONE if greatest == 0 else Cover.ALL
 
@@ -82,14 +85,14 @@ class Selected(Mask):
     def count_bound(self, grid: Grid) -> int:
         return min(self.ordered.shape[-1], grid.n_keys)
 
-    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
-        return (self.ordered[..., as_slice(rows), :1] != FAR).any(-1)
+    def known_counts(self, rows: range, grid: Grid) -> Tensor:
+        return (self.ordered[..., as_slice(rows), :] != FAR).sum(-1)
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.ordered,)
 
-    def batch_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return (), tuple(self.ordered.shape[:-2])
+    def batch_axes(self) -> Axes:
+        return Axes(right=tuple(self.ordered.shape[:-2]))
 
     def _moved(self, device: torch.device) -> Mask:
         return Selected(from_far(self.ordered).to(device))
@@ -101,11 +104,10 @@ class Selected(Mask):
 
     @cached_property
     def _extremes(self) -> tuple[int, int]:
-        """The least and the greatest key of any list; (0, −1) where there is none."""
-        listed = self.ordered[self.ordered != FAR]
-        if listed.numel() == 0:
-            return 0, -1
-        least, greatest = torch.stack(listed.aminmax()).tolist()
+        """The least and the greatest that was listed, −1 where nothing was."""
+        if self._limits is None:
+            return -1, -1
+        least, greatest = self._limits.tolist()
         return least, greatest
 
     def __repr__(self) -> str:

@@ -50,8 +50,9 @@ class Strided(Positional):
     def count_bound(self, grid: Grid) -> int:
         return -(-grid.n_keys // self.stride)
 
-    def any_allowed(self, rows: range, grid: Grid) -> Tensor:
-        return (self._first(rows, grid) < grid.n_keys).squeeze(-1)
+    def known_counts(self, rows: range, grid: Grid) -> Tensor:
+        # ⌈(n_keys − first) / stride⌉
+        return ((grid.n_keys - 1 - self._first(rows, grid)) // self.stride + 1).squeeze(-1)
 
     def _first(self, rows: range, grid: Grid) -> Tensor:
         """The first column at or after 0 that is on each row's stride, `(..., r, 1)`."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 
-from regard.masks.index import broadcast_shape
+from regard.masks.base import Cover, Mask
+from regard.masks.index import blocks
 from regard.positions import Grid
-
-if TYPE_CHECKING:
-    from regard.masks.base import Mask
 
 _TILE = 1 << 18  # Pairs in the largest tile that is counted at once.
 _DRAWN = 4  # Batch entries that a picture shows.
@@ -21,8 +18,7 @@ def own_grid(mask: Mask, n_queries: int, n_keys: int | None) -> Grid:
     """The problem of that size whose batch axes are those of the mask's own tensors; the mask is checked against it."""
     tensors = mask.tensors()
     device = tensors[0].device if tensors else torch.device("cpu")
-    batch_shape = _merge_batch(*mask.batch_axes())
-    grid = Grid(batch_shape, n_queries, n_queries if n_keys is None else n_keys, device)
+    grid = Grid(mask.batch_axes().batch_shape, n_queries, n_queries if n_keys is None else n_keys, device)
     mask.check(grid)
     return grid
 
@@ -34,8 +30,13 @@ def density(mask: Mask, n_queries: int, n_keys: int | None) -> float:
     if n_pairs == 0:
         return 0.0
     bound = mask.count_bound(grid)
-    few = bound is not None and 8 * bound <= grid.n_keys
-    return (_count_by_row(mask, grid, bound or 1) if few else _count_by_tile(mask, grid)) / n_pairs
+    if mask.known_counts(range(0), grid) is not None:
+        total = _sum_known_counts(mask, grid)
+    elif bound is not None and 8 * bound <= grid.n_keys:
+        total = _count_by_row(mask, grid, max(bound, 1))
+    else:
+        total = _count_by_tile(mask, grid)
+    return total / n_pairs
 
 
 def picture(mask: Mask, n_queries: int, n_keys: int | None) -> str:
@@ -53,20 +54,26 @@ def picture(mask: Mask, n_queries: int, n_keys: int | None) -> str:
     return "\n".join(lines)
 
 
-def _count_by_row(mask: Mask, grid: Grid, bound: int) -> int:
-    from regard.masks.base import blocks
+def _sum_known_counts(mask: Mask, grid: Grid) -> int:
+    n_entries = math.prod(grid.batch_shape)
+    total = 0
+    for rows in blocks(grid.rows, _TILE):
+        counts = mask.known_counts(rows, grid)
+        assert counts is not None
+        total += int(counts.sum()) * (n_entries // math.prod(counts.shape[:-1]))  # One stands for all it broadcasts to.
+    return total
 
+
+def _count_by_row(mask: Mask, grid: Grid, bound: int) -> int:
+    n_entries = math.prod(grid.batch_shape)
     total = 0
     for rows in blocks(grid.rows, _TILE // bound):
         indices = mask.indices(rows, grid)
-        same = math.prod(grid.batch_shape) // math.prod(indices.shape[:-2])  # Entries that broadcasting leaves out.
-        total += int((indices >= 0).sum()) * same
+        total += int((indices >= 0).sum()) * (n_entries // math.prod(indices.shape[:-2]))
     return total
 
 
 def _count_by_tile(mask: Mask, grid: Grid) -> int:
-    from regard.masks.base import Cover
-
     n_entries = math.prod(grid.batch_shape)
     total = 0
     todo = [(grid.rows, grid.columns)]
@@ -88,23 +95,3 @@ def _count_by_tile(mask: Mask, grid: Grid) -> int:
                 half = len(columns) // 2
                 todo += [(rows, columns[:half]), (rows, columns[half:])]
     return total
-
-
-def merge_left(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Batch axes that line up from the left, broadcast. Sizes that clash are left for `check` to name."""
-    return broadcast_shape(*(shape[::-1] for shape in shapes))[::-1]
-
-
-def merge_right(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Batch axes that line up from the right, broadcast."""
-    return broadcast_shape(*shapes)
-
-
-def _merge_batch(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
-    """The smallest batch that holds both: they share axes where they can, otherwise one stands beside the other."""
-    rank = max(len(left), len(right))
-    from_left = left + (1,) * (rank - len(left))
-    from_right = (1,) * (rank - len(right)) + right
-    if all(a == b or 1 in (a, b) for a, b in zip(from_left, from_right, strict=True)):
-        return broadcast_shape(from_left, from_right)
-    return left + right
