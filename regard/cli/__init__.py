@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import io
 import sys
 from typing import Annotated, Any
@@ -11,7 +9,8 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from regard.cli import doctor, tour
+from regard import __version__
+from regard.cli import ask, doctor, tour
 from regard.cli.console import log
 from regard.errors import RegardError
 
@@ -52,7 +51,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"regard {importlib.metadata.version('regard')}")
+        typer.echo(f"regard {__version__}")
         raise typer.Exit
 
 
@@ -66,9 +65,7 @@ def regard(
 
 
 app.command("tour", epilog=tour.EXAMPLES)(tour.tour)
-if importlib.util.find_spec("regard.cli.ask"):
-    ask = importlib.import_module("regard.cli.ask")
-    app.command("ask", epilog=getattr(ask, "EXAMPLES", None))(ask.ask)
+app.command("ask", epilog=ask.EXAMPLES)(ask.ask)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 
 

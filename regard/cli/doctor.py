@@ -36,11 +36,12 @@ def examine() -> dict[str, Any]:
     """Return versions, devices, optional packages, and each engine with the reason why it cannot run here (or None)."""
     import torch
 
+    import regard
     from regard.engines import ENGINES
 
     return {
         "versions": {
-            "regard": importlib.metadata.version("regard"),
+            "regard": regard.__version__,
             "python": platform.python_version(),
             "torch": torch.__version__,
         },
@@ -105,7 +106,8 @@ def _print_report(report: dict[str, Any]) -> None:
     def section(title: str, rows: dict[str, Text | str]) -> None:
         table.add_row(Text(title, style="bold cyan"), "")
         for name, value in rows.items():
-            table.add_row(Text(f"  {name}"), value)
+            # Text, so that the brackets of "regard[tables]" are not read as markup.
+            table.add_row(Text(f"  {name}"), value if isinstance(value, Text) else Text(value))
 
     section("versions", report["versions"])
     section("machine", {name: str(value) for name, value in report["machine"].items()})

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-EIGHTHS = " ▏▎▍▌▋▊▉"
 LEVELS = "▁▂▃▄▅▆▇█"
 # A cell of three characters is six half-blocks: each picture has one more of them than the picture before.
 CELLS = (" · ", " ▄ ", " █ ", "▄▄▄", "▄█▄", "█▄█", "███")
@@ -14,35 +13,15 @@ CELLS = (" · ", " ▄ ", " █ ", "▄▄▄", "▄█▄", "█▄█", "█�
 COLOURS = ("grey42", "deep_sky_blue4", "dodger_blue2", "deep_sky_blue1", "turquoise2", "gold1", "bright_yellow")
 
 
-def bar(fraction: float, width: int) -> str:
-    """A horizontal bar, `fraction` of `width` characters long to an eighth of a character.
-
-    Example:
-        >>> bar(0.5, 5)
-        '██▌'
-        >>> bar(0.01, 5)  # never invisible, unless it is zero
-        '▏'
-        >>> bar(0.0, 5)
-        ''
-    """
-    eighths = round(min(max(fraction, 0.0), 1.0) * width * 8)
-    if fraction > 0:
-        eighths = max(eighths, 1)
-    whole, rest = divmod(eighths, 8)
-    return "█" * whole + (EIGHTHS[rest] if rest else "")
-
-
 def spark(weights: Sequence[float], largest: float | None = None) -> str:
-    """One column for each weight, as high as its share of the largest; a dot is zero.
+    """One column for each weight, as high as its share of the largest; a dot is less than a sixteenth of it.
 
     Example:
         >>> spark([0.0, 0.1, 0.4, 0.8])
         '·▁▄█'
     """
-    top = largest or max(weights, default=0.0)
-    return "".join(
-        LEVELS[max(round(weight / top * len(LEVELS)), 1) - 1] if top > 0 and weight > 0 else "·" for weight in weights
-    )
+    top = largest or max(weights, default=0.0) or 1.0
+    return "".join(("·" + LEVELS)[round(min(max(weight / top, 0.0), 1.0) * len(LEVELS))] for weight in weights)
 
 
 def cell(fraction: float) -> int:

@@ -11,6 +11,7 @@ from typing import NoReturn
 import pytest
 from typer.testing import CliRunner
 
+import regard
 from regard.cli import app, doctor
 from regard.errors import TableError
 
@@ -48,7 +49,8 @@ def test_help_fits_in_eighty_columns() -> None:
 
 def test_version_is_the_package_s_own() -> None:
     result = run("-m", "regard", "--version")
-    assert (result.returncode, result.stdout) == (0, f"regard {importlib.metadata.version('regard')}\n")
+    assert (result.returncode, result.stdout) == (0, f"regard {regard.__version__}\n")
+    assert regard.__version__ == importlib.metadata.version("regard")
 
 
 def test_shell_completion_is_offered() -> None:

@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from regard.cli.drawing import CELLS, EIGHTHS, bar, cell, half_blocks, half_blocks_legend, spark
-
-
-@pytest.mark.parametrize("width", [1, 8, 40])
-def test_a_bar_is_as_long_as_its_fraction(width: int) -> None:
-    for eighths in range(width * 8 + 1):
-        drawn = bar(eighths / (width * 8), width)
-        assert sum(8 if letter == "█" else EIGHTHS.index(letter) for letter in drawn) == eighths
-
-
-def test_a_bar_stays_within_its_width() -> None:
-    assert bar(1.7, 5) == "█████"
-    assert bar(-1.0, 5) == ""
+from regard.cli.drawing import CELLS, cell, half_blocks, half_blocks_legend, spark
 
 
 def test_the_more_a_cell_weighs_the_more_half_blocks_it_fills() -> None:
@@ -44,3 +30,7 @@ def test_the_legend_ends_with_the_largest_weight() -> None:
 def test_a_spark_of_nothing_is_dots() -> None:
     assert spark([0.0, 0.0]) == "··"
     assert spark([]) == ""
+
+
+def test_a_spark_tells_little_from_less() -> None:
+    assert spark([1.0, 0.07, 0.06], largest=1.0) == "█▁·"

@@ -1,6 +1,16 @@
-"""`regard tour`: the documents, walked through in the terminal, with every number computed live."""
+"""`regard tour`: the documents, walked through in the terminal, with every number computed live.
+
+A file a stop. Each stop measures first (with regard's public functions) and then draws only what it measured, so the
+picture and `--json` cannot differ.
+"""
 
 from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from regard.cli.console import DataConsole, print_json
 
 EXAMPLES = """\
 [bold]Examples[/bold]
@@ -10,5 +20,20 @@ EXAMPLES = """\
 """
 
 
-def tour() -> None:
+def tour(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON, without the pictures.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="No colour, for pipes and files (as NO_COLOR does).")] = False,
+) -> None:
     """Walk through attention, with every number computed live."""
+    # The stops import torch, which takes seconds: not before the command runs.
+    from regard.cli.tour.guide import WIDTH, farewell, show, welcome
+    from regard.cli.tour.stops import STOPS
+
+    if as_json:
+        print_json({stop.name: stop.measure() for stop in STOPS})
+        return
+    page = DataConsole(width=WIDTH, highlight=False, color_system=None if plain else "auto")
+    page.print(welcome())
+    for number, stop in enumerate(STOPS, start=1):
+        page.print(show(number, stop))
+    page.print(farewell())

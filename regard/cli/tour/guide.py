@@ -1,0 +1,75 @@
+"""How a stop of the tour is told: a title, the formula, a picture, and the line of code that made it."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from rich.text import Text
+
+WIDTH = 80
+INDENT = "   "
+
+Numbers: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One stop: `measure` computes its numbers with regard's public functions, `picture` draws them and nothing else.
+
+    `text` may name numbers in braces, as in a format string; `code` is a line of `measure` itself.
+    """
+
+    name: str
+    title: str
+    text: str
+    code: str
+    measure: Callable[[], Numbers]
+    picture: Callable[[Numbers], Sequence[Text | str]]
+
+
+def welcome() -> Text:
+    """What stands above the first stop."""
+    return Text.assemble(
+        ("\nregard", "bold cyan"),
+        " computes one formula, for every way of choosing the weights:\n\n",
+        (f"{INDENT}Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ        D = {{(k₁, v₁), …, (kₘ, vₘ)}}", "bold"),
+    )
+
+
+def show(number: int, stop: Stop) -> Text:
+    """A stop as it stands in the terminal, at most 80 columns wide."""
+    numbers = stop.measure()
+    head = f"{number}  {stop.title} "
+    text = Text.assemble((f"\n{head}", "bold cyan"), ("─" * (WIDTH - len(head)), "dim"), "\n")
+    text.append(_wrapped(stop.text.format_map(numbers)) + "\n\n")
+    for line in stop.picture(numbers):
+        text.append_text(_indented(line)).append("\n")
+    for line in stop.code.splitlines():
+        text.append(f"\n{INDENT}>>> ", "dim").append(line, "green")
+    return text
+
+
+def farewell() -> Text:
+    """What stands below the last stop."""
+    return Text.assemble(
+        "\nNow with your own rows, and what to paste when something goes wrong:\n\n",
+        (f"{INDENT}regard ask table.csv --key gpa --value salary 3.5\n{INDENT}regard doctor\n", "green"),
+    )
+
+
+def _wrapped(text: str) -> str:
+    # A line may not break around an operator: a formula is read in one piece.
+    glued = re.sub(r" ([=×/−]) ", "\u00a0\\1\u00a0", re.sub(r"\s+", " ", text.strip()))
+    lines = textwrap.fill(glued, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False)
+    return lines.replace("\u00a0", " ")
+
+
+def _indented(line: Text | str) -> Text:
+    rows = (line if isinstance(line, Text) else Text(line)).split("\n", allow_blank=True)
+    for row in rows:
+        row.rstrip()
+    return Text("\n").join(Text(INDENT) + row if row else row for row in rows)

@@ -1,0 +1,63 @@
+"""Stop 7: self-attention with W_Q, W_K and W_V, and the shape at each step."""
+
+from __future__ import annotations
+
+import torch
+from rich.text import Text
+
+from regard import attend, weigh
+from regard.cli.tour.guide import Numbers, Stop
+from regard.cli.tour.material import seeded, sentence_vectors
+
+DIM, QUERY_DIM, VALUE_DIM = 64, 8, 5
+
+
+def measure() -> Numbers:
+    X = sentence_vectors(DIM)
+    with seeded(7):
+        W_Q, W_K, W_V = (torch.randn(DIM, width) / DIM**0.5 for width in (QUERY_DIM, QUERY_DIM, VALUE_DIM))
+    Q, K, V = X @ W_Q, X @ W_K, X @ W_V
+    S = attend(Q, K, V)
+    by_hand = torch.softmax(Q @ K.T / QUERY_DIM**0.5, dim=-1) @ V
+    steps = [
+        ("X", "one row for each word", "n × d", X),
+        ("W_Q, W_K", "learned; random here", "d × d_Q", W_Q),
+        ("W_V", "learned; random here", "d × d_V", W_V),
+        ("Q, K", "XW_Q, XW_K", "n × d_Q", Q),
+        ("V", "XW_V", "n × d_V", V),
+        ("α", "softmax(QKᵀ / √d_Q)", "n × n", weigh(Q, K, V)),
+        ("S", "αV", "n × d_V", S),
+    ]
+    return {
+        "steps": [
+            {"name": n, "what": what, "letters": size, "shape": list(each.shape)} for n, what, size, each in steps
+        ],
+        "largest_difference_from_formula": (S - by_hand).abs().max().item(),
+    }
+
+
+def picture(numbers: Numbers) -> list[Text | str]:
+    lines: list[Text | str] = []
+    for step in numbers["steps"]:
+        shape = " × ".join(str(size) for size in step["shape"])
+        lines.append(
+            Text.assemble(
+                (f"{step['name']:<10}", "bold"), f"{step['what']:<26}", (f"{step['letters']:<10}", "dim"), shape
+            )
+        )
+    difference = numbers["largest_difference_from_formula"]
+    lines.append(f"\nS differs from the formula written out in torch by at most {difference:.0e}.")
+    return lines
+
+
+STOP = Stop(
+    name="self_attention",
+    title="Self-attention, step by step",
+    text="""
+        S = softmax(QKᵀ / √d_Q) V with Q = XW_Q, K = XW_K, V = XW_V and d_Q = d_K. softmax runs along each row,
+        whose results (not its scores) sum to 1. S is n × d_V: the values decide the width of the output.
+    """,
+    code="S = attend(Q, K, V)",
+    measure=measure,
+    picture=picture,
+)

@@ -1,0 +1,16 @@
+"""The stops of the tour, in the order of the documents."""
+
+from __future__ import annotations
+
+from regard.cli.tour import large, lookup, rules, salary, scale, scores, self_attention, sentence
+
+STOPS = (
+    lookup.STOP,
+    salary.STOP,
+    rules.STOP,
+    scores.STOP,
+    scale.STOP,
+    sentence.STOP,
+    self_attention.STOP,
+    large.STOP,
+)

@@ -1,0 +1,163 @@
+"""Claims about `regard tour`: its numbers are live, and they say what its sentences say."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from regard.cli import app
+from regard.cli.tour import material, stops
+from regard.cli.tour.stops import STOPS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def measured_once() -> Iterator[None]:
+    """Let every run of the command share one measurement of each stop: the last one takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        shared = tuple(dataclasses.replace(stop, measure=functools.cache(stop.measure)) for stop in STOPS)
+        patch.setattr(stops, "STOPS", shared)
+        yield
+
+
+@pytest.fixture(scope="module")
+def plain() -> str:
+    result = CliRunner().invoke(app, ["tour", "--plain"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def numbers() -> Any:
+    result = CliRunner().invoke(app, ["tour", "--json"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+def test_no_line_is_longer_than_eighty_columns(plain: str) -> None:
+    assert [line for line in plain.splitlines() if len(line) > 80] == []
+
+
+def test_plain_has_no_escape_codes(plain: str) -> None:
+    assert "\x1b" not in plain
+
+
+def test_every_stop_is_shown_with_its_title_and_its_code(plain: str) -> None:
+    for number, stop in enumerate(STOPS, start=1):
+        assert f"{number}  {stop.title}" in plain
+        for line in stop.code.splitlines():
+            assert f">>> {line}" in plain
+
+
+@pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.name)
+def test_the_code_that_a_stop_shows_is_code_that_it_runs(stop: Any) -> None:
+    for line in stop.code.splitlines():
+        assert line in inspect.getsource(stop.measure)
+
+
+def test_json_has_the_numbers_of_every_stop(numbers: Any) -> None:
+    assert list(numbers) == [stop.name for stop in STOPS]
+
+
+def test_the_tour_leaves_the_random_generator_alone() -> None:
+    before = torch.get_rng_state()
+    for stop in STOPS[:-1]:
+        stop.measure()
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_lookup_is_a_row_with_a_single_one(numbers: Any) -> None:
+    stop = numbers["lookup"]
+    assert stop["answer"] == "psychology"
+    assert sorted(stop["weights"]) == [0.0] * (len(stop["keys"]) - 1) + [1.0]
+    assert stop["keys"][stop["weights"].index(1.0)] == "John Doe"
+
+
+def test_gpas_near_the_query_weigh_most_and_far_ones_a_little(numbers: Any) -> None:
+    stop = numbers["salary"]
+    weight = dict(zip(stop["keys"], stop["weights"], strict=True))
+    near, far = [weight[gpa] for gpa in (3.4, 3.5, 3.6)], [weight[gpa] for gpa in (3.0, 4.0)]
+    assert max(weight.values()) == weight[3.5]
+    assert sorted(weight.values())[-3:] == sorted(near)
+    assert all(0 < each < min(near) for each in far)
+    assert sum(weight.values()) == pytest.approx(1)
+    assert sum(w * v for w, v in zip(stop["weights"], stop["values"], strict=True)) == pytest.approx(stop["value"])
+
+
+def test_each_rule_keeps_what_its_kind_promises(numbers: Any) -> None:
+    rules = {rule["kind"]: rule for rule in numbers["rules"]["rules"]}
+    assert list(rules) == ["conic", "convex", "one-hot", "uniform"]
+    assert min(rules["conic"]["weights"]) >= 0
+    assert rules["conic"]["sum"] != pytest.approx(1)
+    assert rules["convex"]["sum"] == pytest.approx(1)
+    assert min(material.SALARIES) <= rules["convex"]["output"] <= max(material.SALARIES)
+    assert sorted(rules["one-hot"]["weights"])[-2:] == [0, 1]
+    assert rules["uniform"]["output"] == pytest.approx(sum(material.SALARIES) / len(material.SALARIES))
+
+
+def test_six_scores_see_the_same_q_and_k(numbers: Any) -> None:
+    stop = numbers["scores"]
+    scores = {score["name"]: score for score in stop["scores"]}
+    assert list(scores) == ["dot", "scaled dot", "additive", "multiplicative", "gated", "sparse"]
+    dot, scaled, gated = (scores[name]["scores"] for name in ("dot", "scaled dot", "gated"))
+    assert scaled == pytest.approx([each / stop["dim"] ** 0.5 for each in dot])
+    assert all(0 < gate / each < 1 for gate, each in zip(gated, dot, strict=True))
+    for position, (each, weight) in enumerate(
+        zip(scores["sparse"]["scores"], scores["sparse"]["weights"], strict=True)
+    ):
+        if position in stop["selected"]:
+            assert each == pytest.approx(dot[position])
+        else:
+            assert (each, weight) == (None, 0)
+    for score in scores.values():
+        assert sum(score["weights"]) == pytest.approx(1)
+
+
+def test_without_the_scale_softmax_saturates_and_its_gradient_vanishes(numbers: Any) -> None:
+    rows = {(row["dim"], row["score"]): row for row in numbers["scale"]["rows"]}
+    largest = max(dim for dim, _ in rows)
+    without, scaled = rows[largest, "Dot"], rows[largest, "ScaledDot"]
+    assert without["largest"] > 0.999 > 0.9 > scaled["largest"]
+    assert without["gradient_norm"] < scaled["gradient_norm"] / 100
+
+
+def test_the_sentence_is_a_matrix_whose_rows_sum_to_one(numbers: Any) -> None:
+    stop = numbers["sentence"]
+    assert len(stop["words"]) == len(stop["matrix"]) == 14
+    assert [sum(row) for row in stop["matrix"]] == pytest.approx([1.0] * 14, abs=1e-6)
+    row = stop["matrix"][stop["words"].index("happy")]
+    ranked = [entry["weight"] for entry in stop["ranked"]]
+    assert ranked == pytest.approx(sorted(row, reverse=True)[: len(ranked)])
+    assert stop["words"][stop["ranked"][1]["position"] - 1] == stop["ranked"][1]["word"]
+
+
+def test_the_sentence_s_title_says_that_its_vectors_are_untrained(plain: str) -> None:
+    assert "(hashed letters, untrained)" in plain
+
+
+def test_self_attention_ends_with_the_width_of_the_values(numbers: Any) -> None:
+    shape = {step["name"]: step["shape"] for step in numbers["self_attention"]["steps"]}
+    assert shape["α"] == [shape["X"][0]] * 2
+    assert shape["S"] == [shape["X"][0], shape["W_V"][1]]
+    assert shape["S"][1] != shape["W_Q, W_K"][1]
+    assert numbers["self_attention"]["largest_difference_from_formula"] < 1e-5
+
+
+def test_additive_attention_needs_a_sliver_of_what_the_formula_holds(numbers: Any) -> None:
+    stop = numbers["large"]
+    assert stop["eager_bytes"] == 64 * 2**30
+    assert stop["plan_bytes"] < stop["eager_bytes"] / 100
+    assert stop["engine"] in stop["explanation"]
+    assert stop["largest_difference_from_formula"] < 1e-5
+
+
+def test_words_that_share_letters_get_similar_vectors() -> None:
+    wagged, wagging, owner = (material.hashed_vector(word, 256) for word in ("wagged", "wagging", "owner"))
+    assert torch.dot(wagged, wagging) > 2 * torch.dot(wagged, owner).abs()
