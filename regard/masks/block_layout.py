@@ -62,16 +62,26 @@ class BlockLayout(Mask):
     def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
         return pick(self.layout, rows // self.block_rows, columns // self.block_columns)
 
+    def tile(self, rows: range, columns: range, grid: Grid) -> Tensor:
+        if not rows:
+            return super().tile(rows, columns, grid)
+        # Columns first, while there are few rows: copying whole rows afterwards is quick.
+        first = rows[0] // self.block_rows
+        strip = self.layout[..., first : rows[-1] // self.block_rows + 1, :]
+        strip = strip.index_select(-1, positions(columns, grid.device) // self.block_columns)
+        return strip.index_select(-2, positions(rows, grid.device) // self.block_rows - first)
+
     def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
         if not rows or not columns:
             return Cover.NONE
         top, bottom = rows[0] // self.block_rows, rows[-1] // self.block_rows + 1
         left, right = columns[0] // self.block_columns, columns[-1] // self.block_columns + 1
-        everywhere, somewhere = self._seen_before
-        if _in_rectangle(somewhere, top, bottom, left, right) == 0:
+        seen = self._seen_before
+        inside = seen[bottom, right] - seen[top, right] - seen[bottom, left] + seen[top, left]
+        everywhere, somewhere = inside.tolist()
+        if somewhere == 0:
             return Cover.NONE
-        whole = _in_rectangle(everywhere, top, bottom, left, right) == (bottom - top) * (right - left)
-        return Cover.ALL if whole else Cover.SOME
+        return Cover.ALL if everywhere == (bottom - top) * (right - left) else Cover.SOME
 
     def indices(self, rows: range, grid: Grid) -> Tensor:
         if not rows:
@@ -103,19 +113,19 @@ class BlockLayout(Mask):
         return BlockLayout(self.layout.to(device), (self.block_rows, self.block_columns))
 
     @cached_property
-    def _seen_before(self) -> tuple[Tensor, Tensor]:
-        """Summed-area tables on the host: how many blocks above and left of each corner every entry sees, and any does.
+    def _seen_before(self) -> Tensor:
+        """How many blocks above and left of each corner every batch entry sees, and how many any does; on the host.
 
-        With them `cover` is four readings, whatever the size of the tile.
+        With these summed-area tables, `(row blocks + 1, column blocks + 1, 2)`, `cover` is four readings, whatever the
+        size of the tile.
         """
         n_rows, n_columns = self.layout.shape[-2:]
-        entries = self.layout.reshape(-1, n_rows, n_columns) if self.layout.numel() else self.layout.new_zeros(1, 0, 0)
-        tables = []
-        for seen in (entries.all(0), entries.any(0)):
-            table = torch.zeros(n_rows + 1, n_columns + 1, dtype=torch.int64)
-            table[1 : seen.shape[0] + 1, 1 : seen.shape[1] + 1] = seen.cpu().cumsum(0).cumsum(1)
-            tables.append(table)
-        return tables[0], tables[1]
+        before = torch.zeros(n_rows + 1, n_columns + 1, 2, dtype=torch.int32)
+        if self.layout.numel():
+            entries = self.layout.reshape(-1, n_rows, n_columns)
+            before[1:, 1:, 0] = entries.all(0).cpu().cumsum(0, dtype=torch.int32).cumsum(1, dtype=torch.int32)
+            before[1:, 1:, 1] = entries.any(0).cpu().cumsum(0, dtype=torch.int32).cumsum(1, dtype=torch.int32)
+        return before
 
     @cached_property
     def _most_blocks(self) -> int:
@@ -123,7 +133,3 @@ class BlockLayout(Mask):
 
     def __repr__(self) -> str:
         return f"BlockLayout({described(self.layout)}, block_size={(self.block_rows, self.block_columns)})"
-
-
-def _in_rectangle(table: Tensor, top: int, bottom: int, left: int, right: int) -> int:
-    return int(table[bottom, right] - table[top, right] - table[bottom, left] + table[top, left])

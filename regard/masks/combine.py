@@ -75,7 +75,8 @@ class And(Combined):
     def indices(self, rows: range, grid: Grid) -> Tensor:
         bounds = [mask.count_bound(grid) for mask in self.masks]
         known = [bound for bound in bounds if bound is not None]
-        if not known or grid.n_keys == 0:
+        # Sorting what is kept costs more than reading a strip unless the sparsest is sparse.
+        if not known or 2 * min(known) > grid.n_keys:
             return super().indices(rows, grid)
         sparsest = bounds.index(min(known))
         indices = self.masks[sparsest].indices(rows, grid)

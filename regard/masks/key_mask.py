@@ -55,11 +55,11 @@ class KeyMask(Mask):
     def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
         if not rows or not columns:
             return Cover.NONE
-        everywhere, somewhere = self._seen_before
-        if somewhere[columns[-1] + 1] == somewhere[columns[0]]:
+        start, stop = columns[0], columns[-1] + 1
+        everywhere, somewhere = (self._seen_before[stop] - self._seen_before[start]).tolist()
+        if somewhere == 0:
             return Cover.NONE
-        whole = everywhere[columns[-1] + 1] - everywhere[columns[0]] == columns[-1] + 1 - columns[0]
-        return Cover.ALL if whole else Cover.SOME
+        return Cover.ALL if everywhere == stop - start else Cover.SOME
 
     def indices(self, rows: range, grid: Grid) -> Tensor:
         shown = pack(self._lined_up(grid))  # (..., 1, width)
@@ -86,15 +86,15 @@ class KeyMask(Mask):
         return line_up(self.tensor, grid, trailing=1, owner="KeyMask", name="tensor")[..., None, :]
 
     @cached_property
-    def _seen_before(self) -> tuple[Tensor, Tensor]:
-        """How many keys before each column every batch entry sees, and how many any does; on the host."""
-        entries = self.tensor.reshape(-1, self.tensor.shape[-1]) if self.tensor.numel() else self.tensor.new_zeros(1, 0)
-        counts = []
-        for seen in (entries.all(0), entries.any(0)):
-            before = torch.zeros(self.tensor.shape[-1] + 1, dtype=torch.int64)
-            before[1 : seen.numel() + 1] = seen.cumsum(0).cpu()
-            counts.append(before)
-        return counts[0], counts[1]
+    def _seen_before(self) -> Tensor:
+        """How many keys before each column every batch entry sees, and how many any: `(n_keys + 1, 2)`, on the host."""
+        n_keys = self.tensor.shape[-1]
+        before = torch.zeros(n_keys + 1, 2, dtype=torch.int32)
+        if self.tensor.numel():
+            entries = self.tensor.reshape(-1, n_keys)
+            before[1:, 0] = entries.all(0).cpu().cumsum(0, dtype=torch.int32)
+            before[1:, 1] = entries.any(0).cpu().cumsum(0, dtype=torch.int32)
+        return before
 
     @cached_property
     def _most(self) -> int:
