@@ -92,15 +92,14 @@ class Entmax(Weights):
 
     def solve(self, fold: Fold) -> Statistics:
         self._check_alpha()
-        order = self._order()
-        peak, threshold = _solve(fold, order)
+        peak, threshold = _solve(fold, self._order())
         if not self.learned():
             return peak, threshold
         # What ∂α/∂alpha needs besides: the row's Σ slope and its entropy.
-        return peak, threshold, *fold(_SlopeAndEntropy(peak, threshold, order))
+        return peak, threshold, *fold(_SlopeAndEntropy(peak, threshold, self._order(peak.device)))
 
     def weights(self, scores: Tensor, statistics: Statistics, columns: Tensor) -> Tensor:
-        return _weights(scores, statistics[0], statistics[1], self._order()).to(scores.dtype)
+        return _weights(scores, statistics[0], statistics[1], self._order(scores.device)).to(scores.dtype)
 
     def slope(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> Tensor:
         return _slope(weights, self._order().to(weights))
@@ -110,20 +109,20 @@ class Entmax(Weights):
 
     def tangents(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> tuple[Tensor, ...]:
         peak, threshold, total_slope, entropy = statistics
-        order = self._order()
+        order = self._order(scores.device)
         exact = _weights(scores, peak, threshold, order)
-        share = _slope(exact, order) / total_slope
+        share = _slope(exact, order) / torch.where(total_slope == 0, 1, total_slope)  # 0: a row that may look nowhere
         surprise = -torch.xlogy(exact, exact)
         tangent = (exact - share) / (order - 1).square() + (surprise - share * entropy) / (order - 1)
         return (tangent.to(weights.dtype),)
 
-    def _order(self) -> Tensor:
+    def _order(self, device: torch.device | None = None) -> Tensor:
         """alpha as `([heads,] 1, 1)` in float64: thresholds are solved there, since alpha > 2 is ill-conditioned."""
-        order = torch.as_tensor(self.alpha).detach().double()
+        order = torch.as_tensor(self.alpha, dtype=torch.float64, device=device).detach()
         return order.reshape(*order.shape, 1, 1)
 
     def _check_alpha(self) -> None:
-        alpha = torch.as_tensor(self.alpha).detach()
+        alpha = torch.as_tensor(self.alpha, dtype=torch.float64).detach()
         if not bool(((alpha > 1) & (alpha <= 4)).all()):
             raise OptionError(
                 f"`alpha` of Entmax must be in (1, 4]: got {alpha.tolist()}. Use Softmax() for alpha = 1; clamp a learned alpha."
@@ -153,6 +152,7 @@ class Sparsemax(Entmax):
 def _solve(fold: Fold, order: Tensor) -> tuple[Tensor, Tensor]:
     """(largest score, threshold) of each row, both `(..., n_queries, 1)`; the threshold of an empty row is +inf."""
     (peak,) = fold(Peak())
+    order = order.to(peak.device)
     (count,) = fold(_Count())
     # One key alone has weight 1 at τ = −1, so the sum is at least 1 there; m equal keys have τ = −(1/m)^(alpha − 1).
     low = torch.full_like(peak, -1.0, dtype=torch.float64).expand(broadcast_shapes(peak.shape, order.shape)).clone()
