@@ -8,6 +8,9 @@ import os
 # oneDNN reads this once, when torch is imported. The Makefile sets the same for everything that it runs.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
+# Threads that sleep where they wait for each other, instead of spinning: tests share the cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import hypothesis
 import torch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from typing import Annotated, Any
 
@@ -71,6 +72,9 @@ app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 
 def main() -> None:
     """Run the command line."""
+    # torch reads this when it is imported. Its threads spin where they wait for each other, and on a machine that is
+    # busy with other work they then wait for the spinning: additive attention took 20 times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):
         # A terminal that has no letter for α or █ shows a question mark in its place: no reason to die.
         if isinstance(stream, io.TextIOWrapper):

@@ -97,6 +97,20 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert process.returncode == 141
 
 
+def test_threads_do_not_spin_on_a_busy_machine() -> None:
+    script = """
+import os, sys
+os.environ.pop("OMP_WAIT_POLICY", None)
+sys.argv[1:] = ["--version"]
+from regard.cli import main
+try:
+    main()
+finally:
+    print(os.environ["OMP_WAIT_POLICY"], "torch" in sys.modules)
+"""
+    assert run("-c", script).stdout.splitlines()[-1] == "PASSIVE False"
+
+
 def test_help_imports_neither_torch_nor_any_optional_package() -> None:
     heavy = {"torch", "numpy", "pyarrow", "pandas", "polars"}
     result = run("-c", f"import sys, regard.cli; print(sorted({heavy} & sys.modules.keys()))")

@@ -16,7 +16,7 @@ from regard.planner import readable_bytes
 N_QUERIES = N_KEYS = 16_384
 DIM, HIDDEN_DIM = 32, 64
 # The first rows alone are computed, so that the tour stays short; what they need to hold does not grow with the rest.
-N_COMPUTED = 1_024
+N_COMPUTED = 512
 # The formula written out, for as few queries as any machine can hold.
 N_CHECKED = 4
 

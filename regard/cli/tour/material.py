@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,8 +43,8 @@ def hashed_vector(word: str, dim: int) -> Tensor:
         for start in range(len(marked) - length + 1):
             code = zlib.crc32(marked[start : start + length].encode())
             vector[code % dim] += 1.0 if code >> 16 & 1 else -1.0
-    length: Tensor = torch.linalg.vector_norm(vector)
-    return vector * (2 * dim**0.25 / length)
+    norm: Tensor = torch.linalg.vector_norm(vector)
+    return vector / norm * 2 * math.pow(dim, 0.25)
 
 
 def sentence_vectors(dim: int) -> Tensor:
