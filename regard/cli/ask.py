@@ -148,7 +148,6 @@ def _joined(cells: Sequence[str]) -> str:
 def _look_up(database: Database, queries: Sequence[Any], as_json: bool) -> None:
     """Print the value of each key, and how many other pairs have the same key."""
     from regard.database.answer import jsonable
-    from regard.database.render import shown
 
     found = [(query, database.lookup_all(query)) for query in queries]
     if as_json:
@@ -159,9 +158,10 @@ def _look_up(database: Database, queries: Sequence[Any], as_json: bool) -> None:
         print_json({"key": database.key_names, "value": database.value_names, "answers": answers})
         return
     for _, values in found:
-        cells = [shown(each) for each in values[0].values()] if len(database.value_names) > 1 else [shown(values[0])]
-        more = f"  (the first of {len(values):,} with that key)" if len(values) > 1 else ""
-        out.print("  ".join(cells) + more, markup=False, soft_wrap=True)
+        cells = values[0].values() if len(database.value_names) > 1 else [values[0]]
+        out.print("\t".join("" if cell is None else str(cell) for cell in cells), markup=False, soft_wrap=True)
+        if len(values) > 1:
+            log.print(f"{len(values):,} pairs have that key: this is the first.", style="dim")
 
 
 def _scores(texts: Sequence[str] | None) -> Any:

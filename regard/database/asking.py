@@ -36,11 +36,11 @@ class Asker:
 
     @cached_property
     def choice(self) -> Choice:
-        """The bandwidth, and the weight of a mismatch, that the data choose."""
+        """The widths that the data choose."""
         quantities = [place for place, column in enumerate(self.pairs.keys) if isinstance(column, Quantity)]
         categories = [place for place in range(len(self.pairs.keys)) if place not in quantities]
-        places = self.encoding.places
-        return choose(self.encoding.scaled, places(quantities), places(categories), self.pool.targets)
+        places = self.encoding.places_of(quantities, categories)
+        return choose(self.encoding.scaled, places, self.pool.targets)
 
     def ask(self, queries: list[Query], score: ScoreLike, weights: Weights | None, top: int) -> list[Answer]:
         """An answer to each query."""

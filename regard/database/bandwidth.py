@@ -1,9 +1,10 @@
-"""How wide should a neighbourhood be? The bandwidth that predicts each row best from the other rows.
+"""How wide should a neighbourhood be? The widths that predict each row best from the other rows.
 
-Leave-one-out: hide a row, attend to the others, compare with what was hidden. The widest bandwidth wins whose squared
-errors cannot be told from the best one's: with few rows, the best one is luck. Numbers, dates and vectors are compared
-in standard deviations, categories by their probabilities (the Brier score). Where the values cannot be predicted
-(objects, names that are all different), Scott's rule m^(−1/(d+4)) stands in.
+Leave-one-out: hide a row, attend to the others, compare with what was hidden. First one bandwidth for all quantities,
+then the weight of a mismatch in each category, then each quantity's own bandwidth, then all of them once more. The
+widest candidate wins whose squared errors cannot be told from the best one's: with few rows, the best one is luck.
+Numbers, dates and vectors are compared in standard deviations, categories by their probabilities (the Brier score).
+Where the values cannot be predicted (objects, names that are all different), Scott's rule m^(−1/(d+4)) stands in.
 
 On large databases the search runs on a sample of the rows, and its result is narrowed at the rate at which the best
 bandwidth shrinks with the number of rows, m^(−1/(d+4)). The sample is drawn with a fixed seed: the same database gives
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from regard.masks import NotSelf
 from regard.scores import Equal, Gaussian, Score
 from regard.weights import Softmax
 
-SAMPLE = 4096
+SAMPLE = 2048
 """How many rows the search attends to at most."""
 
 ASKED = 256
@@ -33,115 +34,163 @@ ASKED = 256
 ENOUGH = 4
 """With fewer rows than this, leaving one out leaves too little."""
 
-MISMATCHES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.005, 0.001)
+MISMATCH = 0.1
+"""What a mismatch weighs unless the data say otherwise; the other candidates follow, nearest first."""
+
+MISMATCHES = (MISMATCH, 0.2, 0.05, 0.5, 0.02, 1.0, 0.005, 0.001)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the key columns stand in a matrix of keys.
+
+    Args:
+        quantities: the coordinates of each quantity.
+        categories: the coordinate of each category.
+    """
+
+    quantities: tuple[tuple[int, ...], ...]
+    categories: tuple[int, ...] = ()
+
+    @property
+    def coordinates(self) -> list[int]:
+        """The coordinates of all quantities."""
+        return [coordinate for each in self.quantities for coordinate in each]
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How far each column reaches.
+
+    Args:
+        bandwidths: of each quantity, in standard deviations.
+        mismatches: for each category, what a row that differs in it weighs, as a fraction of a row that does not.
+    """
+
+    bandwidths: tuple[float, ...]
+    mismatches: tuple[float, ...] = ()
+
+    def times(self, factor: float) -> Widths:
+        """Every bandwidth multiplied."""
+        return replace(self, bandwidths=tuple(each * factor for each in self.bandwidths))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The similarity that the data chose.
+    """The widths that the data chose, how, and the score that a row's nearest other row typically has (at most 0)."""
 
-    Args:
-        bandwidth: of the Gaussian over all quantities, in standard deviations.
-        mismatch: the weight of a row whose category differs, as a fraction of what it would be.
-        method: how they were chosen.
-        typical: the score that a row's nearest other row typically has (at most 0).
-    """
-
-    bandwidth: float
-    mismatch: float
+    widths: Widths
     method: str
     typical: float = 0.0
 
 
-def mixed_score(quantities: Sequence[int], bandwidth: float, categories: Sequence[int], mismatch: float) -> Score:
+def mixed_score(places: Places, widths: Widths) -> Score:
     """Gaussian over the quantities, plus −log(mismatch) for each category that is equal.
 
     Under Softmax a constant changes nothing, so a match that adds −log(mismatch) is a mismatch that weighs `mismatch`.
     """
-    score: Score = Gaussian(bandwidth).on(quantities)
-    if mismatch < 1.0:
-        for category in categories:
+    bandwidths = [width for width, each in zip(widths.bandwidths, places.quantities, strict=True) for _ in each]
+    shared = bandwidths[0] if len(set(bandwidths)) == 1 else torch.tensor(bandwidths, dtype=torch.float64)
+    score: Score = Gaussian(shared).on(places.coordinates)
+    for category, mismatch in zip(places.categories, widths.mismatches, strict=True):
+        if mismatch < 1.0:
             score = score + -math.log(mismatch) * Equal().on([category])
     return score
 
 
-def choose(
-    keys: Tensor, quantities: Sequence[int], categories: Sequence[int], targets: Callable[[Tensor], Tensor | None]
-) -> Choice:
-    """The bandwidth and the weight of a mismatch.
+def choose(keys: Tensor, places: Places, targets: Callable[[Tensor], Tensor | None]) -> Choice:
+    """The widths for some keys.
 
     Args:
         keys: scaled, `(n_rows, dim)`.
-        quantities, categories: their coordinates.
+        places: which coordinate is what.
         targets: given row numbers, what is to be predicted of them: `(n_rows, n_targets)`, or None.
     """
     n_rows = len(keys)
-    rate = -1 / (len(quantities) + 4)
+    rate = -1 / (len(places.coordinates) + 4)
     sample = _sample(n_rows)
     predicted = targets(sample) if n_rows >= ENOUGH else None
     if predicted is None or predicted.shape[-1] == 0:
-        return Choice(max(n_rows, 1) ** rate, 0.05, "Scott's rule")
-    # float32 is plenty to tell bandwidths apart, but holds codes only up to 2²⁴.
+        return Choice(_alike(max(n_rows, 1) ** rate, places), "Scott's rule")
+    # float32 is plenty to tell widths apart, but holds codes only up to 2²⁴.
     dtype = torch.float32 if bool((keys[sample].abs() < 2**24).all()) else keys.dtype
-    search = Search(keys[sample].to(dtype), list(quantities), list(categories), predicted.to(dtype))
-    bandwidth, mismatch = search.run(len(sample) ** rate)
-    narrowed = bandwidth * (n_rows / len(sample)) ** rate
-    return Choice(narrowed, mismatch, "leave-one-out", search.typical(bandwidth))
+    search = Search(keys[sample].to(dtype), places, predicted.to(dtype))
+    widths = search.run(len(sample) ** rate)
+    return Choice(widths.times((n_rows / len(sample)) ** rate), "leave-one-out", search.typical(widths))
+
+
+def _alike(bandwidth: float, places: Places) -> Widths:
+    return Widths((bandwidth,) * len(places.quantities), (MISMATCH,) * len(places.categories))
 
 
 class Search:
     """Leave-one-out on a sample: the first rows of it are the ones that are hidden, one at a time."""
 
-    def __init__(self, keys: Tensor, quantities: list[int], categories: list[int], targets: Tensor) -> None:
-        self.keys, self.targets = keys, targets
-        self.quantities, self.categories = quantities, categories
+    def __init__(self, keys: Tensor, places: Places, targets: Tensor) -> None:
+        self.keys, self.places, self.targets = keys, places, targets
         self.asked = keys[:ASKED]
-        own = torch.arange(len(self.asked))
-        self.distance = torch.cdist(
-            self.asked[:, quantities], keys[:, quantities], compute_mode="donot_use_mm_for_euclid_dist"
-        )
-        self.distance[own, own] = torch.inf
 
-    def run(self, start: float) -> tuple[float, float]:
-        """The bandwidth and the mismatch, one after the other: the bandwidth to a factor 2, then to a factor √2."""
-        mismatch = 0.1
+    def run(self, start: float) -> Widths:
+        """The widths, one after the other; `start` is a first guess at the bandwidth."""
         floor = self._floor()
-        grid = self._grid(start, floor)
-        bandwidth = smoothest(grid, [self.errors(each, mismatch) for each in grid])
-        if self.categories:
-            mismatch = smoothest(MISMATCHES, [self.errors(bandwidth, each) for each in MISMATCHES])
-        near = [max(bandwidth * factor, floor) for factor in (2.0, 2**0.5, 1.0, 2**-0.5, 0.5)]
-        return smoothest(near, [self.errors(each, mismatch) for each in near]), mismatch
+        widths = self._best([_alike(each, self.places) for each in self._grid(start, floor)])
+        for place in range(len(widths.mismatches)):
+            widths = self._best([_with_mismatch(widths, place, each) for each in MISMATCHES])
+        if len(widths.bandwidths) > 1:
+            for place in range(len(widths.bandwidths)):
+                widths = self._best([_with_factor(widths, place, factor) for factor in (8.0, 4.0, 2.0, 1.0, 0.5)])
+        least = floor / min(widths.bandwidths)
+        return self._best([widths.times(max(factor, least)) for factor in (2.0, 2**0.5, 1.0, 2**-0.5, 0.5)])
 
-    def errors(self, bandwidth: float, mismatch: float) -> Tensor:
+    def _best(self, candidates: Sequence[Widths]) -> Widths:
+        return first_good(candidates, [self.errors(each) for each in candidates])
+
+    def errors(self, widths: Widths) -> Tensor:
         """The squared error of each hidden row's prediction from the other rows: `(n_asked,)`."""
-        score = mixed_score(self.quantities, bandwidth, self.categories, mismatch)
+        score = mixed_score(self.places, widths).to(self.keys.dtype)
         others = NotSelf(align="start")
         predicted = attend(self.asked, self.keys, self.targets, score=score, weights=Softmax(), mask=others)
         return (predicted - self.targets[: len(self.asked)]).square().sum(-1)
 
-    def typical(self, bandwidth: float) -> float:
+    def typical(self, widths: Widths) -> float:
         """The score of a typical row's nearest other row."""
-        return float((-0.5 * (self.distance.amin(-1) / bandwidth).square()).median())
+        return float((-0.5 * self._distances(widths).amin(-1).square()).median())
+
+    def _distances(self, widths: Widths) -> Tensor:
+        """From each hidden row to every other row, in bandwidths: `(n_asked, n_rows)`."""
+        parts = zip(self.places.quantities, widths.bandwidths, strict=True)
+        keys = torch.cat([self.keys[:, list(each)] / width for each, width in parts], dim=-1)
+        distances = torch.cdist(keys[:ASKED], keys, compute_mode="donot_use_mm_for_euclid_dist")
+        return distances.fill_diagonal_(torch.inf)
 
     def _floor(self) -> float:
         """The typical distance between neighbouring keys, a coordinate's share of it: no bandwidth may be below.
 
         Where keys are steps (3.4, 3.5, …), a query then hears its neighbours, and one between two of them finds both.
         """
-        apart = torch.where(self.distance > 0, self.distance, torch.inf).amin(-1)
+        distances = self._distances(_alike(1.0, self.places))
+        apart = torch.where(distances > 0, distances, torch.inf).amin(-1)
         apart = apart[torch.isfinite(apart)]
-        return float(apart.median()) / math.sqrt(len(self.quantities)) if len(apart) else 0.0
+        return float(apart.median()) / math.sqrt(len(self.places.coordinates)) if len(apart) else 0.0
 
     def _grid(self, start: float, floor: float) -> list[float]:
         """Bandwidths around Scott's, a factor 2 apart, widest first."""
-        widest = start * 4 * math.sqrt(len(self.quantities))
+        widest = start * 4 * math.sqrt(len(self.places.coordinates))
         steps = math.ceil(math.log2(widest / (start / 32)))
         grid = [widest * 2.0**-step for step in range(steps + 1)]
         return [each for each in grid if each > floor] or [max(floor, start)]
 
 
-def smoothest(candidates: Sequence[float], errors: Sequence[Tensor]) -> float:
+def _with_mismatch(widths: Widths, place: int, mismatch: float) -> Widths:
+    return replace(widths, mismatches=(*widths.mismatches[:place], mismatch, *widths.mismatches[place + 1 :]))
+
+
+def _with_factor(widths: Widths, place: int, factor: float) -> Widths:
+    bandwidth = widths.bandwidths[place] * factor
+    return replace(widths, bandwidths=(*widths.bandwidths[:place], bandwidth, *widths.bandwidths[place + 1 :]))
+
+
+def first_good(candidates: Sequence[Widths], errors: Sequence[Tensor]) -> Widths:
     """The first candidate whose mean error is within one standard error of the least.
 
     The standard error is that of the difference from the best candidate, row by row: hard rows are hard for both.

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.database.bandwidth import Places
 from regard.database.columns import CategoryColumn, Column, Quantity, VectorColumn
 
 UNKNOWN = object()
@@ -93,6 +94,10 @@ class Encoding:
     def places(self, columns: Sequence[int]) -> list[int]:
         """The coordinates of some columns."""
         return [coordinate for column in columns for coordinate in self.coordinates[column]]
+
+    def places_of(self, quantities: Sequence[int], categories: Sequence[int]) -> Places:
+        """Where some columns stand."""
+        return Places(tuple(tuple(self.coordinates[each]) for each in quantities), tuple(self.places(categories)))
 
     def encode(self, queries: Sequence[Sequence[Any]], *, scaled: bool) -> Tensor:
         """Queries as rows of the matrix, `(n_queries, dim)`: one entry for each column, or UNKNOWN."""

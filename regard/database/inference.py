@@ -68,6 +68,9 @@ def column_from(name: str, data: Any) -> Column:
 
 def _listed(data: Any) -> list[Any]:
     """The entries of any sequence as plain Python objects."""
+    if getattr(getattr(data, "dtype", None), "kind", "") in ("M", "m") and hasattr(data, "astype"):
+        # Nanoseconds would come out as bare integers.
+        data = data.astype(f"{'datetime64' if data.dtype.kind == 'M' else 'timedelta64'}[us]")
     if isinstance(data, list | tuple | range):
         return [plain(entry) for entry in data]
     for method in ("to_pylist", "to_list", "tolist"):

@@ -24,7 +24,7 @@ from regard.database.columns import (
 from regard.errors import OptionError
 
 CANDIDATES = 5000
-"""How many spellings are compared when a key is missing; comparing a million would take minutes."""
+"""How many spellings are compared in full when a key is missing; for a million that would take minutes."""
 
 
 class KeyIndex:
@@ -150,15 +150,22 @@ def _nearest_spelling(categories: Sequence[Any], entry: Any, count: int) -> list
     if not isinstance(entry, str):
         return []
     wanted = entry.casefold()
-    texts = [category for category in categories if isinstance(category, str)]
-    if len(texts) > CANDIDATES:
-        texts = [text for text in texts if text[:1].casefold() == wanted[:1] and abs(len(text) - len(wanted)) <= 3][
-            :CANDIDATES
-        ]
     folded: dict[str, str] = {}
-    for text in texts:
-        folded.setdefault(text.casefold(), text)
-    return [folded[each] for each in difflib.get_close_matches(wanted, folded, n=count, cutoff=0.6)]
+    for category in categories:
+        if isinstance(category, str):
+            folded.setdefault(category.casefold(), category)
+    compared = folded if len(folded) <= CANDIDATES else _same_half(list(folded), wanted)
+    return [folded[each] for each in difflib.get_close_matches(wanted, compared, n=count, cutoff=0.6)]
+
+
+def _same_half(texts: list[str], wanted: str) -> list[str]:
+    """The texts that begin or end as the wanted one does, for as long as possible: one slip leaves a half as it was."""
+    for length in range(len(wanted) - 1, max(len(wanted) // 2 - 1, 0), -1):
+        head, tail = wanted[:length], wanted[-length:]
+        found = [text for text in texts if text.startswith(head) or text.endswith(tail)]
+        if found:
+            return sorted(found, key=lambda text: abs(len(text) - len(wanted)))[:CANDIDATES]
+    return []
 
 
 def has_entry(column: Column, entry: Any) -> bool:

@@ -74,7 +74,7 @@ def no_similar_rows(query: Query, keys: Sequence[Column], rows: Sequence[Row]) -
             else "the parts of the key are never together in a complete row"
         )
         return f"No similar rows: {reason}."
-    return "No similar rows: every row has weight 0. Pass a wider `score`."
+    return "No similar rows: every row has weight 0. Pass a wider `score`, or other `weights`."
 
 
 def _plural(near: Sequence[Any]) -> str:

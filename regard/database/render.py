@@ -187,9 +187,11 @@ def shown(entry: Any) -> str:
     if isinstance(entry, int):
         return f"{entry:,}" if abs(entry) >= 10_000 else str(entry)
     if isinstance(entry, float):
+        if entry.is_integer() and abs(entry) < 1e4:
+            return f"{entry:.1f}"
         if 1e5 <= abs(entry) < 1e15:
             return f"{entry:,.0f}"
-        return f"{entry:,.6g}" if abs(entry) >= 1e4 or entry == 0 else f"{entry:.5g}"
+        return f"{entry:,.6g}" if abs(entry) >= 1e4 else f"{entry:.5g}"
     if isinstance(entry, datetime):
         return entry.isoformat(sep=" ", timespec="seconds")
     if isinstance(entry, timedelta):

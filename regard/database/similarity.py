@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.database.bandwidth import Choice, mixed_score
+from regard.database.bandwidth import Choice, Widths, mixed_score
 from regard.database.columns import Quantity, names
 from regard.database.encoding import Encoding
 from regard.database.tables import check_names
@@ -75,16 +75,19 @@ Part = tuple[Score, list[int], str]
 def _chosen(
     encoding: Encoding, quantities: list[int], categories: list[int], weights: Weights | None, choice: Choice
 ) -> Similarity:
-    """The default: Gaussian over the quantities, a soft equality for each category."""
-    score = mixed_score(encoding.places(quantities), choice.bandwidth, encoding.places(categories), choice.mismatch)
+    """The default: a Gaussian for each quantity, a soft equality for each category."""
+    widths = Widths(
+        tuple(_width_of(encoding, place, choice) for place in quantities),
+        tuple(_width_of(encoding, place, choice) for place in categories),
+    )
     rule = weights or Softmax()
-    bandwidth = _bandwidth_text(encoding, quantities, choice.bandwidth)
-    text = [f"{_joined(encoding, quantities)}: {bandwidth}, by {choice.method}"]
-    if categories:
-        text.append(_mismatch_text(encoding, categories, choice.mismatch))
-    best_possible = -math.log(choice.mismatch) * len(categories)
+    text = [_default_text(encoding, place, choice) for place in [*quantities, *categories]]
+    if quantities:
+        text[len(quantities) - 1] += f", by {choice.method}"
+    best_possible = sum(-math.log(mismatch) for mismatch in widths.mismatches)
     floor = best_possible - TOO_FAR**2 / 2 + choice.typical
-    return Similarity(score, rule, True, _sentence(text, rule), floor if rule.kind != "uniform" else -math.inf)
+    score = mixed_score(encoding.places_of(quantities, categories), widths).to(encoding.dtype)
+    return Similarity(score, rule, True, _sentence(text, rule), floor if _ranks(rule) else -math.inf)
 
 
 def _given(
@@ -107,8 +110,7 @@ def _given(
     scaled = len(quantities) > 1
     text = _score_text(score) + (" in standard deviations" if scaled else "")
     parts: list[Part] = [(score, quantities, text)]
-    if categories:
-        parts += _soft_equalities(encoding, categories, choice().mismatch)
+    parts += [_soft_equality(encoding, place, choice()) for place in categories]
     return _finished(encoding, parts, weights, scaled=scaled)
 
 
@@ -129,23 +131,31 @@ def _by_column(
             parts.append((scores[name], [place], _score_text(scores[name])))
         else:
             left.append(place)
-    left_quantities = [place for place in left if place in quantities]
-    if left_quantities:
-        bandwidth = choice().bandwidth
-        places = encoding.places(left_quantities)
-        text = f"{_bandwidth_text(encoding, left_quantities, bandwidth)}, by {choice().method}"
-        parts.append((Gaussian(bandwidth * encoding.scale[places]), left_quantities, text))
-    left_categories = [place for place in left if place in categories]
-    if left_categories and not quantities:
-        parts.append((Equal(), left_categories, "Equal()"))
-    elif left_categories:
-        parts += _soft_equalities(encoding, left_categories, choice().mismatch)
+    for place in left:
+        if place in quantities:
+            own = _width_of(encoding, place, choice()) * float(encoding.scale[encoding.coordinates[place][0]])
+            parts.append((Gaussian(own), [place], _default_text(encoding, place, choice()).partition(": ")[2]))
+        elif quantities:
+            parts.append(_soft_equality(encoding, place, choice()))
+    if not quantities and left:
+        parts.append((Equal(), left, "Equal()"))
     return _finished(encoding, parts, weights, scaled=False)
 
 
-def _soft_equalities(encoding: Encoding, categories: list[int], mismatch: float) -> list[Part]:
-    text = _mismatch_text(encoding, categories, mismatch).partition(": ")[2]
-    return [(-math.log(mismatch) * Equal(), [place], text) for place in categories]
+def _soft_equality(encoding: Encoding, place: int, choice: Choice) -> Part:
+    mismatch = _width_of(encoding, place, choice)
+    return -math.log(mismatch) * Equal(), [place], _default_text(encoding, place, choice).partition(": ")[2]
+
+
+def _width_of(encoding: Encoding, place: int, choice: Choice) -> float:
+    """The bandwidth of a quantity, or the mismatch of a category, that the data chose."""
+    same_kind = [
+        each
+        for each, column in enumerate(encoding.columns)
+        if isinstance(column, Quantity) == isinstance(encoding.columns[place], Quantity)
+    ]
+    quantity = isinstance(encoding.columns[place], Quantity)
+    return (choice.widths.bandwidths if quantity else choice.widths.mismatches)[same_kind.index(place)]
 
 
 def _finished(encoding: Encoding, parts: list[Part], weights: Weights | None, *, scaled: bool) -> Similarity:
@@ -159,7 +169,7 @@ def _finished(encoding: Encoding, parts: list[Part], weights: Weights | None, *,
         scores.append(part if places == list(range(encoding.dim)) else part.on(places))
     rule = weights or (Proportional() if is_kernel else Softmax())
     text = [f"{_joined(encoding, columns)}: {description}" for _, columns, description in parts]
-    floor = 0.0 if is_kernel and rule.kind != "uniform" else -math.inf
+    floor = 0.0 if is_kernel and _ranks(rule) else -math.inf
     return Similarity(scores[0] if alone else Sum(*scores), rule, scaled, _sentence(text, rule), floor)
 
 
@@ -171,6 +181,11 @@ def logarithm(kernel: Score) -> Score:
         return scores.log()
 
     return Custom(log_kernel)
+
+
+def _ranks(rule: Weights) -> bool:
+    """Whether the heaviest row is the one with the best score."""
+    return rule.kind not in ("uniform", "linear")
 
 
 def _check(score: ScoreLike, weights: Weights | None, encoding: Encoding) -> None:
@@ -190,19 +205,13 @@ def _joined(encoding: Encoding, places: Sequence[int]) -> str:
     return ", ".join(encoding.columns[place].name for place in places)
 
 
-def _bandwidth_text(encoding: Encoding, quantities: Sequence[int], bandwidth: float) -> str:
-    """A bandwidth that could be typed back in: in the column's units where there is one column."""
-    if len(quantities) > 1:
-        return f"Gaussian(bandwidth={bandwidth:.3g}) in standard deviations"
-    column = encoding.columns[quantities[0]]
-    own = bandwidth * float(encoding.scale[encoding.places(quantities)[0]])
-    unit = f" {column.unit}" if isinstance(column, Quantity) and column.unit else ""
-    return f"Gaussian(bandwidth={own:.3g}{unit})"
-
-
-def _mismatch_text(encoding: Encoding, categories: Sequence[int], mismatch: float) -> str:
-    effect = "ignored" if mismatch == 1.0 else f"equality, a mismatch weighs {mismatch:g}"
-    return f"{_joined(encoding, categories)}: {effect}"
+def _default_text(encoding: Encoding, place: int, choice: Choice) -> str:
+    """The default score of one column, in words that could be typed back in: bandwidths in the column's own units."""
+    column, width = encoding.columns[place], _width_of(encoding, place, choice)
+    if isinstance(column, Quantity):
+        own = width * float(encoding.scale[encoding.coordinates[place][0]])
+        return f"{column.name}: Gaussian(bandwidth={own:.3g}{' ' * bool(column.unit)}{column.unit})"
+    return f"{column.name}: " + ("ignored" if width == 1.0 else f"equality, a mismatch weighs {width:g}")
 
 
 def _score_text(score: Score) -> str:

@@ -47,8 +47,8 @@ class ValuePool:
         self.dtype = dtype
 
     @cached_property
-    def _centred(self) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
-        """For each quantity: its numbers in standard deviations from the mean, that mean, and that deviation.
+    def _centred(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """For each quantity: its numbers in standard deviations from the mean, and that deviation.
 
         Squares of what is far from 0 (a year, a timestamp) would lose the digits that the spread is made of.
         """
@@ -59,15 +59,17 @@ class ValuePool:
                 centre = numbers.mean(0) if len(numbers) else torch.zeros(column.dim, dtype=torch.float64)
                 scale = (numbers - centre).square().mean(0).sqrt() if len(numbers) else torch.ones_like(centre)
                 scale = torch.where(scale > 0, scale, 1)
-                centred[place] = (((numbers - centre) / scale).to(self.dtype), centre, scale)
+                centred[place] = (((numbers - centre) / scale).to(self.dtype), scale)
         return centred
 
     @cached_property
     def matrix(self) -> Tensor:
-        """A column of ones, then z and z² of each quantity, `(n_rows, 1 + 2 · dims)`: total weight, mean, spread."""
+        """A column of ones for the total weight, then v, z and z² of each quantity: `(n_rows, 1 + 3 · dims)`."""
         parts = [torch.ones(len(self.rows), 1, dtype=self.dtype)]
-        for numbers, _, _ in self._centred.values():
-            parts += [numbers, numbers.square()]
+        for place, (centred, _) in self._centred.items():
+            column = self.columns[place]
+            assert isinstance(column, Quantity)
+            parts += [column.numbers[self.rows].to(self.dtype), centred, centred.square()]
         return torch.cat(parts, dim=-1)
 
     def targets(self, rows: Tensor) -> Tensor | None:
@@ -95,14 +97,14 @@ class ValuePool:
 
     def summaries(self, view: WeightsView) -> list[tuple[float, list[Summary]]]:
         """For each query of a view: its total weight, and a summary for each value column."""
-        pooled = view.output.double()  # (n_queries, 1 + 2 · dims)
+        pooled = view.output.double()  # (n_queries, 1 + 3 · dims)
         total = pooled[:, 0]
         by_column: list[list[Summary]] = []
         start = 1
         for place, column in enumerate(self.columns):
             if isinstance(column, Quantity):
-                stop = start + 2 * column.dim
-                by_column.append(self._quantity(place, column, total, pooled[:, start:stop], view.kind))
+                stop = start + 3 * column.dim
+                by_column.append(self._quantity(place, column, pooled[:, start:stop], view.kind))
                 start = stop
             elif isinstance(column, CategoryColumn):
                 by_column.append(self._category(column, view))
@@ -111,16 +113,13 @@ class ValuePool:
                 by_column.append([Summary(column.entries[int(self.rows[row])]) for row in best])
         return [(float(total[query]), [each[query] for each in by_column]) for query in range(len(total))]
 
-    def _quantity(self, place: int, column: Quantity, total: Tensor, pooled: Tensor, kind: str) -> list[Summary]:
-        _, centre, scale = self._centred[place]
-        first, second = pooled[:, : column.dim], pooled[:, column.dim :]
-        # Σ α v, by the definition: α need not sum to 1.
-        values = first * scale + centre * total.unsqueeze(-1)
-        spreads: list[Any] = [None] * len(total)
+    def _quantity(self, place: int, column: Quantity, pooled: Tensor, kind: str) -> list[Summary]:
+        values, first, second = (pooled[:, part * column.dim : (part + 1) * column.dim] for part in range(3))
+        spreads: list[Any] = [None] * len(pooled)
         if kind in ("convex", "one-hot", "uniform"):
             variance = second - first.square()
             noise = 64 * torch.finfo(self.dtype).eps * second
-            deviations = torch.where(variance > noise, variance, 0).sqrt() * scale
+            deviations = torch.where(variance > noise, variance, 0).sqrt() * self._centred[place][1]
             spreads = [column.spread(each) for each in deviations]
         return [Summary(column.mean(value), spread) for value, spread in zip(values, spreads, strict=True)]
 

@@ -1,0 +1,291 @@
+"""Claims about answers: what is pooled, what is said when nothing is similar, and what is left out."""
+
+from __future__ import annotations
+
+import functools
+import math
+from datetime import date, datetime, timedelta
+
+import pytest
+import torch
+
+from regard import (
+    Boxcar,
+    Conic,
+    Cosine,
+    Database,
+    Epanechnikov,
+    Gaussian,
+    OneHot,
+    Proportional,
+    ScaledDot,
+    Softmax,
+    Sparsemax,
+    TopK,
+    Triangular,
+    Uniform,
+    attend,
+)
+from regard.database import Answer, Answers
+from regard.errors import OptionError
+
+GPA = [3.0, 3.2, 3.4, 3.5, 3.6, 3.8, 4.0]
+SALARY = [61_000.0, 66_500.0, 69_000.0, 70_000.0, 72_000.0, 75_500.0, 80_000.0]
+
+
+@pytest.fixture
+def salaries() -> Database:
+    return Database({"gpa": GPA}, {"salary": SALARY})
+
+
+@functools.cache
+def students() -> Database:
+    return make_students()
+
+
+def make_students(n_rows: int = 240) -> Database:
+    """Salaries that depend on GPA and major; age says nothing."""
+    generator = torch.Generator().manual_seed(0)
+    gpa = 2 + 2 * torch.rand(n_rows, generator=generator, dtype=torch.float64)
+    age = torch.randint(20, 40, (n_rows,), generator=generator)
+    major = torch.randint(3, (n_rows,), generator=generator)
+    noise = 1000 * torch.randn(n_rows, generator=generator, dtype=torch.float64)
+    salary = 20_000 * gpa + 30_000 * major + noise
+    names = [("art", "law", "physics")[code] for code in major.tolist()]
+    return Database({"gpa": gpa, "age": age, "major": names}, {"salary": salary})
+
+
+def test_the_value_is_what_attend_gives(salaries: Database) -> None:
+    keys, values = torch.tensor(GPA, dtype=torch.float64)[:, None], torch.tensor(SALARY, dtype=torch.float64)[:, None]
+    query = torch.tensor([[3.3]], dtype=torch.float64)
+    for score, weights in [
+        (Gaussian(0.2), Softmax()),
+        (Gaussian(0.2), Sparsemax()),
+        (Gaussian(0.2), TopK(3)),
+        (Gaussian(0.2), OneHot()),
+        (Triangular(0.3), Proportional()),
+        (Epanechnikov(0.3), Conic()),
+    ]:
+        expected = float(attend(query, keys, values, score=score, weights=weights))
+        assert salaries.attend(3.3, score=score, weights=weights).value == pytest.approx(expected)
+
+
+def test_vectors_are_compared_as_they_are() -> None:
+    generator = torch.Generator().manual_seed(1)
+    keys, values = torch.randn(20, 5, generator=generator), torch.randn(20, 3, generator=generator)
+    queries = torch.randn(4, 5, generator=generator)
+    database = Database(keys, values)
+    for score in (ScaledDot(), Cosine(), Gaussian(2.0)):
+        answers = database.attend(queries, score=score)
+        torch.testing.assert_close(torch.stack(answers.values).float(), attend(queries, keys, values, score=score))
+
+
+def test_the_spread_is_the_weighted_standard_deviation(salaries: Database) -> None:
+    answer = salaries.attend(3.5, score=Gaussian(0.2))
+    weights, values = answer.weights, torch.tensor([row.value for row in answer.rows])
+    mean = float((weights * values).sum())
+    assert answer.value == pytest.approx(mean, rel=1e-4)
+    assert answer.std == pytest.approx(math.sqrt(float((weights * (values - mean) ** 2).sum())), rel=1e-3)
+
+
+def test_the_spread_of_one_row_is_zero(salaries: Database) -> None:
+    assert salaries.attend(3.5, weights=OneHot()).std == 0.0
+
+
+def test_a_combination_that_is_no_mean_has_no_spread(salaries: Database) -> None:
+    answer = salaries.attend(3.5, score=Epanechnikov(0.2), weights=Conic())
+    assert answer.value == pytest.approx(70_000 + 0.75 * (69_000 + 72_000))
+    assert answer.std is None
+
+
+def test_dates_average_to_a_date_with_a_spread_in_time() -> None:
+    answer = Database(["a", "a"], [date(2020, 1, 1), date(2020, 1, 11)]).attend("a")
+    assert answer.value == date(2020, 1, 6)
+    assert answer.std == timedelta(days=5)
+
+
+def test_moments_average_to_a_moment() -> None:
+    answer = Database(["a", "a"], [datetime(2020, 1, 1, 12), datetime(2020, 1, 2, 12)]).attend("a")
+    assert answer.value == datetime(2020, 1, 2)
+
+
+def test_durations_average_to_a_duration() -> None:
+    assert Database([1, 1], [timedelta(hours=1), timedelta(hours=3)]).average().value == timedelta(hours=2)
+
+
+def test_categories_have_probabilities_likeliest_first() -> None:
+    answer = Database(["x", "x", "x", "y"], ["law", "art", "law", "art"]).attend("x")
+    assert answer.value == "law"
+    assert answer.probabilities == pytest.approx({"law": 2 / 3, "art": 1 / 3})
+    assert list(answer.probabilities) == ["law", "art"]
+    assert answer.std is None
+
+
+def test_yes_or_no_is_a_category() -> None:
+    answer = Database(["x", "x", "x"], [True, False, True]).attend("x")
+    assert answer.value is True
+    assert answer.probabilities == pytest.approx({True: 2 / 3, False: 1 / 3})
+
+
+def test_vectors_average_to_a_vector() -> None:
+    answer = Database(["x", "x"], [[1.0, 2.0], [3.0, 6.0]]).attend("x")
+    assert answer.value.tolist() == [2.0, 4.0]
+    assert answer.std.tolist() == [1.0, 2.0]
+
+
+def test_anything_else_is_ranked() -> None:
+    answer = Database([1.0, 2.0, 5.0], [{"name": "a"}, {"name": "b"}, {"name": "c"}]).attend(2.2)
+    assert answer.value == {"name": "b"}
+    assert [row.value["name"] for row in answer.rows] == ["b", "a", "c"]
+    assert answer.std is None
+    assert answer.probabilities is None
+
+
+def test_several_values_are_answered_each_by_its_kind() -> None:
+    answer = Database(["x", "x"], {"salary": [1.0, 3.0], "city": ["Rome", "Rome"]}).attend("x")
+    assert answer.value == {"salary": 2.0, "city": "Rome"}
+    assert answer.std == {"salary": 1.0}
+    assert answer.probabilities == {"city": {"Rome": 1.0}}
+
+
+def test_a_text_key_hears_every_row_with_that_key_alike() -> None:
+    answer = Database(["law", "art", "law"], [1.0, 9.0, 3.0]).attend("law")
+    assert answer.value == 2.0
+    assert answer.weights.tolist() == [0.5, 0.5]
+
+
+def test_many_queries_give_as_many_answers(salaries: Database) -> None:
+    answers = salaries.attend([3.1, 3.9])
+    assert isinstance(answers, Answers)
+    assert answers.values == [salaries.attend(3.1).value, salaries.attend(3.9).value]
+    assert [len(salaries.attend(many)) for many in ([], [3.0], torch.tensor([3.0, 3.5, 4.0]))] == [0, 1, 3]
+
+
+def test_more_queries_than_a_block_are_answered_in_order() -> None:
+    database = Database([str(key) for key in range(1000)], list(range(1000)))
+    queries = [str((7 * key) % 1000) for key in range(600)]
+    assert database.attend(queries).values == [float(query) for query in queries]
+
+
+def test_rows_are_heaviest_first_and_as_many_as_asked_for(salaries: Database) -> None:
+    answer = salaries.attend(3.5, top=3)
+    assert len(answer.rows) == 3
+    assert answer.weights.tolist() == sorted(answer.weights.tolist(), reverse=True)
+    assert answer.rest == pytest.approx(1 - float(answer.weights.sum()))
+
+
+def test_a_mixed_key_finds_rows_that_agree_in_both() -> None:
+    answer = students().attend((3.0, 30, "law"))
+    assert answer.value == pytest.approx(90_000, rel=0.03)
+    assert {row.key[2] for row in answer.rows} == {"law"}
+
+
+def test_a_column_that_says_nothing_is_widened_until_it_does_not_matter() -> None:
+    younger, older = students().attend([(3.0, 20, "law"), (3.0, 39, "law")]).values
+    assert younger == pytest.approx(older, rel=0.02)
+
+
+def test_columns_that_a_query_leaves_out_do_not_count() -> None:
+    database = students()
+    whole = database.attend({"gpa": 3.0, "major": "law"})
+    assert whole.query == {"gpa": 3.0, "major": "law"}
+    assert whole.value == database.attend((3.0, None, "law")).value
+    assert "age" not in whole.similarity
+    assert database.attend({"major": "law"}).similarity == "major: Equal() · Proportional()"
+
+
+def test_nothing_within_the_radius_is_no_answer(salaries: Database) -> None:
+    for weights in (None, Softmax(), OneHot()):
+        answer = salaries.attend(5.0, score=Boxcar(0.5), weights=weights)
+        assert not answer.found
+        assert answer.value is None
+        assert answer.rows == []
+    assert salaries.attend(5.0, score=Boxcar(0.5)).message == (
+        "No similar rows: every row has weight 0. Pass a wider `score`, or other `weights`."
+    )
+
+
+def test_a_query_far_from_every_row_is_no_answer(salaries: Database) -> None:
+    answer = salaries.attend(35.0)
+    assert not answer.found
+    assert answer.value is None
+    assert answer.message == (
+        "No similar rows: the nearest, gpa = 4.0, is too far away. To reach it, pass a wider `score`."
+    )
+
+
+def test_a_score_that_was_asked_for_reaches_as_far_as_it_reaches(salaries: Database) -> None:
+    assert salaries.attend(35.0, score=Gaussian(0.1)).value == 80_000.0
+
+
+def test_a_text_that_no_row_has_is_no_answer_but_a_spelling() -> None:
+    answer = Database({"major": ["psychology", "physics"]}, [1.0, 2.0]).attend("psycology")
+    assert not answer.found
+    assert answer.message == "No similar rows: no row has major = 'psycology' (the nearest key is 'psychology')."
+
+
+def test_an_unknown_category_beside_a_number_is_mentioned_in_the_answer() -> None:
+    answer = students().attend({"gpa": 3.0, "major": "physic"})
+    assert answer.found
+    assert answer.message == "No row has major = 'physic' (the nearest key is 'physics')."
+
+
+def test_parts_that_are_never_together_are_no_answer() -> None:
+    answer = Database({"city": ["Rome", "Oslo"], "major": ["law", "art"]}, [1.0, 2.0]).attend(("Rome", "art"))
+    assert not answer.found
+    assert answer.message == "No similar rows: the parts of the key are never together in a complete row."
+
+
+def test_rows_with_a_missing_key_or_value_are_left_out_and_counted() -> None:
+    database = Database([1.0, None, 2.0, math.nan, 3.0, math.inf], [10.0, 20.0, None, 40.0, 50.0, 60.0])
+    answer = database.average()
+    assert answer.value == 30.0
+    assert (answer.n_rows, answer.n_left_out) == (2, 4)
+    assert "2 rows, 4 left out (missing key or value)" in repr(answer)
+
+
+def test_a_key_whose_value_is_missing_can_be_looked_up_but_not_weighed() -> None:
+    database = Database(["a", "b"], [1.0, None])
+    assert database["b"] is None
+    answer = database.attend("b")
+    assert not answer.found
+    assert answer.message == "No similar rows: that key has a missing value."
+
+
+def test_rows_that_are_all_incomplete_are_no_answer() -> None:
+    answer = Database([1.0, 2.0], [None, None]).attend(1.0)
+    assert not answer.found
+    assert answer.message == "No similar rows: every row has a missing key or value."
+
+
+def test_weights_that_do_not_sum_to_one_are_refused_for_categories_and_dates() -> None:
+    message = r"Weights for 'value' \(text\) must sum to 1, .*: got Conic\(\). Use Softmax\(\) or Proportional\(\)."
+    with pytest.raises(OptionError, match=message):
+        Database([1.0, 2.0], ["a", "b"]).attend(1.0, score=Boxcar(1.0), weights=Conic())
+    with pytest.raises(OptionError, match=r"Weights for 'value' \(date\) must sum to 1"):
+        Database([1.0], [date(2020, 1, 1)]).attend(1.0, score=Boxcar(1.0), weights=Conic())
+
+
+def test_uniform_weights_are_the_average_whatever_the_query(salaries: Database) -> None:
+    assert salaries.attend(99.0, weights=Uniform()).value == pytest.approx(salaries.average().value)
+
+
+def test_ties_go_to_the_first_row() -> None:
+    assert Database([1.0, 3.0], ["a", "b"]).attend(2.0, score=Gaussian(1.0), weights=OneHot()).value == "a"
+
+
+def test_a_large_mean_does_not_drown_the_spread() -> None:
+    answer = Database(["x", "x"], [1e9, 1e9 + 2.0]).attend("x")
+    assert answer.value == 1e9 + 1
+    assert answer.std == pytest.approx(1.0)
+
+
+def test_a_constant_key_column_does_not_break_the_scaling() -> None:
+    database = Database({"constant": [5.0] * 6, "x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]}, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert database.attend((5.0, 3.0)).value == pytest.approx(3.0, abs=0.5)
+
+
+def test_an_answer_is_the_same_every_time() -> None:
+    first, second = (make_students().attend((3.1, 25, "art")) for _ in range(2))
+    assert isinstance(first, Answer)
+    assert (first.value, first.rows, first.similarity) == (second.value, second.rows, second.similarity)

@@ -1,0 +1,151 @@
+"""Claims about Database: the documents' examples, and what a container of pairs does."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+import torch
+
+from regard import Database, Equal, OneHot, attend
+from regard.errors import OptionError, ShapeError
+
+GPA = [3.0, 3.2, 3.4, 3.5, 3.6, 3.8, 4.0]
+SALARY = [61_000, 66_500, 69_000, 70_000, 72_000, 75_500, 80_000]
+
+
+@pytest.fixture
+def majors() -> Database:
+    return Database.from_dict({"John Doe": "psychology", "Jane Roe": "physics", "Ann Poe": "physics"})
+
+
+def test_john_doe_studies_psychology(majors: Database) -> None:
+    assert majors["John Doe"] == "psychology"
+    assert majors.lookup("John Doe") == "psychology"
+
+
+def test_a_member_has_the_date_they_joined() -> None:
+    members = Database([17, 42], [date(2019, 5, 1), date(2021, 2, 3)])
+    assert members[42] == date(2021, 2, 3)
+
+
+def test_a_business_has_a_valuation() -> None:
+    businesses = Database(["Acme", "Initech"], [1_000_000.0, 250_000.0])
+    assert businesses["Initech"] == 250_000.0
+    assert businesses.attend("Initech").value == 250_000.0
+
+
+def test_people_are_found_by_major_only_after_the_swap(majors: Database) -> None:
+    with pytest.raises(KeyError, match="that is a value"):
+        majors["psychology"]
+    assert majors.swap()["psychology"] == "John Doe"
+    assert majors.swap().lookup_all("physics") == ["Jane Roe", "Ann Poe"]
+
+
+def test_swapping_twice_changes_nothing(majors: Database) -> None:
+    assert list(majors.swap().swap()) == list(majors)
+
+
+def test_a_gpa_of_3_5_listens_to_3_4_through_3_6_and_a_little_to_3_0_and_4_0() -> None:
+    answer = Database(GPA, SALARY).attend(3.5)
+    weight = {row.key: row.weight for row in answer.rows}
+    assert set(list(weight)[:3]) == {3.4, 3.5, 3.6}
+    assert weight[3.4] + weight[3.5] + weight[3.6] > 0.7
+    assert 0 < weight[3.0] < 0.05
+    assert 0 < weight[4.0] < 0.05
+    assert 69_000 < answer.value < 72_000
+
+
+def test_exact_lookup_is_one_hot_attention_over_equality() -> None:
+    keys, values = [3, 1, 2, 1, 3], [10.0, 20.0, 30.0, 40.0, 50.0]
+    database = Database(keys, values)
+    queries = torch.tensor([[1.0], [2.0], [3.0]])
+    one_hot = attend(
+        queries, torch.tensor(keys).float()[:, None], torch.tensor(values)[:, None], score=Equal(), weights=OneHot()
+    )
+    assert [database[key] for key in (1, 2, 3)] == one_hot.flatten().tolist()
+
+
+def test_it_has_a_length_keys_and_pairs(majors: Database) -> None:
+    assert len(majors) == 3
+    assert "John Doe" in majors
+    assert "psychology" not in majors
+    assert ["unhashable"] not in majors
+    assert list(majors)[0] == ("John Doe", "psychology")
+    assert (majors.key_names, majors.value_names) == (["key"], ["value"])
+
+
+def test_several_keys_are_a_tuple_and_several_values_a_dict() -> None:
+    database = Database({"gpa": [3.5, 3.6], "major": ["law", "art"]}, {"salary": [1, 2], "city": ["Rome", "Oslo"]})
+    assert list(database)[1] == ((3.6, "art"), {"salary": 2, "city": "Oslo"})
+    assert database[3.6, "art"] == {"salary": 2, "city": "Oslo"}
+    assert database[{"major": "law", "gpa": 3.5}] == {"salary": 1, "city": "Rome"}
+    assert (3.6, "law") not in database
+
+
+def test_an_empty_database_finds_nothing() -> None:
+    empty = Database([], [])
+    assert len(empty) == 0
+    assert list(empty) == []
+    answer = empty.average()
+    assert not answer.found
+    assert answer.message == "No similar rows: the database is empty."
+
+
+def test_averaging_is_the_mean_of_every_value() -> None:
+    answer = Database(GPA, SALARY).average()
+    assert answer.value == pytest.approx(sum(SALARY) / len(SALARY))
+    assert answer.weights.tolist() == pytest.approx([1 / len(GPA)] * len(GPA))
+
+
+def test_the_repr_shows_the_kinds_and_the_first_pairs() -> None:
+    database = Database({"gpa": GPA}, {"salary": SALARY})
+    assert repr(database).splitlines() == [
+        "Database of 7 pairs: gpa (number) → salary (number)",
+        "row  gpa  salary",
+        "  0  3.0  61,000",
+        "  1  3.2  66,500",
+        "  2  3.4  69,000",
+        "  3  3.5  70,000",
+        "  4  3.6  72,000",
+        "… and 2 more",
+    ]
+    assert database._repr_html_().startswith("<div><p><b>Database of 7 pairs")
+
+
+def test_rows_have_the_labels_that_they_were_given() -> None:
+    database = Database(["a", "b"], [1.0, 2.0], index=["first", "second"])
+    assert database.attend("b").rows[0].index == "second"
+    assert database.swap().attend(1.0).rows[0].index == "first"
+
+
+def test_text_from_a_command_line_becomes_a_query() -> None:
+    database = Database({"gpa": [3.5], "major": ["law"]}, [70_000])
+    assert database.parse("3.5,law") == (3.5, "law")
+    assert Database(["Doe, John"], [1]).parse("Doe, John") == "Doe, John"
+
+
+def test_keys_without_a_value_each_are_refused() -> None:
+    with pytest.raises(ShapeError, match="same number of rows: got 3 keys and 2 values. Pass one value for each key."):
+        Database([1, 2, 3], [1, 2])
+
+
+def test_labels_must_be_one_for_each_row() -> None:
+    with pytest.raises(ShapeError, match="`index` must have one label for each row: got 1 labels and 2 rows"):
+        Database([1, 2], [1, 2], index=["a"])
+
+
+def test_keys_that_cannot_be_compared_are_refused() -> None:
+    with pytest.raises(OptionError, match="A key must be a number, .* got dict in 'key'. Convert such keys to text"):
+        Database([{"a": 1}, {"b": 2}], [1, 2])
+
+
+def test_a_number_is_not_a_sequence_of_keys() -> None:
+    with pytest.raises(OptionError, match="`key` must be a sequence of entries: got int. Pass a list"):
+        Database(3, [1])
+
+
+@pytest.mark.parametrize("top", [0, -1, 2.5, True])
+def test_top_must_be_a_positive_integer(top: object) -> None:
+    with pytest.raises(OptionError, match="`top` must be a positive integer: got"):
+        Database([1.0], [1.0]).attend(1.0, top=top)  # type: ignore[arg-type]
