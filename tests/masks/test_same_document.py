@@ -21,6 +21,12 @@ def test_ids_in_any_order_are_no_trouble(answers_match):
     answers_match(SameDocument(ids), Grid((2,), 5, 5), lambda batch, row, column: ids[row] == ids[column])
 
 
+def test_the_keys_of_a_scattered_document_are_listed_in_their_order():
+    ids = torch.arange(5000) % 2
+    indices = SameDocument(ids).indices(range(2), Grid((), 5000, 5000))
+    assert indices.tolist() == [list(range(0, 5000, 2)), list(range(1, 5000, 2))]
+
+
 def test_keys_may_have_ids_of_their_own(answers_match):
     query_ids, key_ids = [0, 1, 5], [0, 0, 1, 2]
     mask = SameDocument(query_ids, key_ids)
