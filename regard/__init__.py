@@ -1,105 +1,80 @@
-"""Attention(q, D) = Σ α(q, kᵢ)·vᵢ, for every way to choose the weights, over every kind of database.
-
-The names below are imported when they are first used, so that `regard --help` need not wait for torch.
-"""
-
-from __future__ import annotations
+"""Attention(q, D) = Σ α(q, kᵢ)·vᵢ, for every way to choose the weights, over every kind of database."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from regard.attention import attend, partial, plan, weigh
-    from regard.database import Answer, Database
-    from regard.engines import ENGINES, Engine
-    from regard.masks import (
-        Allowed,
-        BlockLayout,
-        Causal,
-        GlobalKeys,
-        KeyMask,
-        Mask,
-        NotSelf,
-        Padding,
-        PerHead,
-        RandomKeys,
-        SameDocument,
-        Selected,
-        Strided,
-        Where,
-        Window,
-    )
-    from regard.partials import Partial
-    from regard.planner import Plan
-    from regard.scores import (
-        Additive,
-        Alibi,
-        Bias,
-        Boxcar,
-        Cosine,
-        Custom,
-        Dot,
-        Epanechnikov,
-        Equal,
-        Gated,
-        Gaussian,
-        Laplacian,
-        Multiplicative,
-        RelativeBias,
-        ScaledDot,
-        Score,
-        SoftCap,
-        Triangular,
-    )
-    from regard.view import WeightsView
-    from regard.weights import (
-        Conic,
-        Entmax,
-        OneHot,
-        Proportional,
-        Raw,
-        Sigmoid,
-        Softmax,
-        Sparsemax,
-        TopK,
-        Uniform,
-        Weights,
-    )
-
+# Each public name and the module it lives in. It is imported when it is first used, so that `regard --help` does not
+# wait for torch. `__init__.pyi` says the same to type checkers.
 _HOMES = {
-    "attention": ("attend", "partial", "plan", "weigh"),
-    "database": ("Answer", "Database"),
-    "engines": ("ENGINES", "Engine"),
-    "masks": (
-        *("Allowed", "BlockLayout", "Causal", "GlobalKeys", "KeyMask", "Mask", "NotSelf", "Padding", "PerHead"),
-        *("RandomKeys", "SameDocument", "Selected", "Strided", "Where", "Window"),
-    ),
-    "partials": ("Partial",),
-    "planner": ("Plan",),
-    "scores": (
-        *("Additive", "Alibi", "Bias", "Boxcar", "Cosine", "Custom", "Dot", "Epanechnikov", "Equal", "Gated"),
-        *("Gaussian", "Laplacian", "Multiplicative", "RelativeBias", "ScaledDot", "Score", "SoftCap", "Triangular"),
-    ),
-    "view": ("WeightsView",),
-    "weights": (
-        *("Conic", "Entmax", "OneHot", "Proportional", "Raw", "Sigmoid", "Softmax", "Sparsemax", "TopK"),
-        *("Uniform", "Weights"),
-    ),
+    "Additive": "scores",
+    "Alibi": "scores",
+    "Allowed": "masks",
+    "Answer": "database",
+    "Bias": "scores",
+    "BlockLayout": "masks",
+    "Boxcar": "scores",
+    "Causal": "masks",
+    "Conic": "weights",
+    "Cosine": "scores",
+    "Custom": "scores",
+    "Database": "database",
+    "Dot": "scores",
+    "ENGINES": "engines",
+    "Engine": "engines",
+    "Entmax": "weights",
+    "Epanechnikov": "scores",
+    "Equal": "scores",
+    "Gated": "scores",
+    "Gaussian": "scores",
+    "GlobalKeys": "masks",
+    "KeyMask": "masks",
+    "Laplacian": "scores",
+    "Mask": "masks",
+    "Multiplicative": "scores",
+    "NotSelf": "masks",
+    "OneHot": "weights",
+    "OnePass": "weights",
+    "Padding": "masks",
+    "Partial": "partials",
+    "PerHead": "masks",
+    "Plan": "planner",
+    "Proportional": "weights",
+    "RandomKeys": "masks",
+    "Raw": "weights",
+    "RelativeBias": "scores",
+    "SameDocument": "masks",
+    "ScaledDot": "scores",
+    "Score": "scores",
+    "Selected": "masks",
+    "Sigmoid": "weights",
+    "SoftCap": "scores",
+    "Softmax": "weights",
+    "Sparsemax": "weights",
+    "Strided": "masks",
+    "TopK": "weights",
+    "Triangular": "scores",
+    "Uniform": "weights",
+    "Weights": "weights",
+    "WeightsView": "view",
+    "Where": "masks",
+    "Window": "masks",
+    "attend": "attention",
+    "partial": "attention",
+    "plan": "attention",
+    "weigh": "attention",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted(_HOME_OF)  # noqa: PLE0605
+__all__ = list(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"regard.{_HOME_OF[name]}"), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(importlib.import_module(f"regard.{_HOMES[name]}"), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__})
