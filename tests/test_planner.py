@@ -1,0 +1,158 @@
+"""Which engine, and why not the others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import regard
+from regard import ENGINES, Engine, attend, plan
+from regard.engines import Tiled
+from regard.errors import EngineRefusal, OptionError
+from regard.planner import readable_bytes
+
+
+def rows(n: int, dim: int = 4, *batch: int) -> torch.Tensor:
+    return torch.zeros(*batch, n, dim)
+
+
+def test_a_dot_product_under_softmax_goes_to_the_fused_kernels():
+    assert plan(rows(8), rows(8), rows(8)).engine == "sdpa"
+    assert plan(rows(2000), rows(2000), rows(2000)).engine == "sdpa"
+
+
+@pytest.mark.parametrize(
+    "options", [{"weights": regard.Sparsemax()}, {"score": regard.Additive(4, 4, 2)}, {"dropout": 0.1}]
+)
+def test_what_the_kernels_refuse_is_dense_when_small_and_tiled_when_large(options):
+    small = plan(rows(16), rows(16), rows(16), **options)
+    assert (small.engine, small.reason) == ("reference", "the problem is small, and dense is cheapest")
+    large = plan(rows(1000), rows(1000), rows(1000), **options)
+    assert (large.engine, large.reason) == ("tiled", Tiled.summary)
+
+
+def test_the_batch_and_the_hidden_units_count_toward_the_size():
+    rule = regard.Sparsemax()
+    assert plan(rows(64), rows(64), rows(64), weights=rule).engine == "reference"
+    assert plan(rows(64, 4, 32), rows(64), rows(64), weights=rule).engine == "tiled"
+    assert plan(rows(64), rows(64), rows(64), score=regard.Additive(4, 4, 64)).engine == "tiled"
+
+
+def test_the_engine_that_attend_runs_is_the_one_that_the_plan_names(monkeypatch):
+    ran = []
+    for name, engine in ENGINES.items():
+        run = type(engine).run
+        monkeypatch.setattr(
+            type(engine), "run", lambda self, problem, name=name, run=run: (ran.append(name), run(self, problem))[1]
+        )
+    for options in ({}, {"weights": regard.Sparsemax()}, {"score": regard.Additive(4, 4, 64)}):
+        ran.clear()
+        attend(rows(64), rows(64), rows(64), **options)
+        assert ran == [plan(rows(64), rows(64), rows(64), **options).engine]
+
+
+def test_an_engine_that_was_asked_for_is_taken_by_name_or_as_an_object():
+    assert plan(rows(8), rows(8), rows(8), engine="tiled").engine == "tiled"
+    asked = plan(rows(8), rows(8), rows(8), engine=Tiled(tile_elements=64))
+    assert (asked.engine, asked.reason) == ("tiled", "it was asked for")
+    assert set(asked.passed_over) == {"sdpa", "reference"}
+
+
+def test_the_text_names_the_choice_the_bytes_and_every_other_engine():
+    text = str(
+        plan(
+            rows(300, 4, 2, 3),
+            rows(500, 4, 3),
+            rows(500),
+            score=regard.Additive(4, 4, 8),
+            mask=regard.Causal(align="end"),
+        )
+    )
+    lines = text.splitlines()
+    assert lines[0] == (
+        "2 × 3 × 300 queries × 500 keys, float32 on cpu: Additive under Softmax, mask Causal(align='end')"
+    )
+    assert lines[1].startswith(f"  engine: tiled, because {Tiled.summary}; needs ")
+    assert lines[1].endswith("MiB")
+    assert lines[2].startswith("  reference: could run it and would need ")
+    assert lines[3:] == [
+        "  sdpa cannot: Additive is not a dot product of projected queries and keys",
+        "  sdpa cannot: mask Causal(align='end') would have to be built as n × m",
+    ]
+
+
+def test_the_bytes_of_tiles_do_not_grow_with_n_times_m_and_those_of_the_definition_do():
+    def needed(n: int, engine: str) -> int:
+        return plan(rows(n), rows(n), rows(n), weights=regard.Sigmoid(), engine=engine).bytes
+
+    assert needed(16384, "reference") == 16 * needed(4096, "reference")
+    assert needed(16384, "tiled") < 4 * needed(4096, "tiled")
+    assert needed(16384, "tiled") < needed(16384, "reference") / 100
+
+
+def test_a_plan_says_how_many_bytes_the_definition_would_need():
+    made = plan(rows(1000), rows(1000), rows(1000), score=regard.Additive(4, 4, 16))
+    assert made.passed_over["reference"] == f"could run it and would need {readable_bytes(1000 * 1000 * (2 + 16) * 4)}"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1536, "1.5 KiB"),
+        (5 << 20, "5.0 MiB"),
+        (3 << 30, "3.0 GiB"),
+        (1 << 52, "4096.0 TiB"),
+    ],
+)
+def test_bytes_are_readable(count, text):
+    assert readable_bytes(count) == text
+
+
+def test_an_unknown_engine_is_refused_with_the_names_of_the_others():
+    text = r"`engine` must be one of sdpa, tiled, reference, or an Engine: got 'flash'\. Leave it out to let the"
+    with pytest.raises(OptionError, match=text):
+        attend(rows(2), rows(2), rows(2), engine="flash")
+
+
+def test_an_engine_that_cannot_is_refused_with_its_reasons():
+    text = r"Engine 'sdpa' cannot compute this problem: weights are Conic, not Softmax\. Leave `engine` out, or ask"
+    with pytest.raises(EngineRefusal, match=text):
+        attend(rows(2), rows(2), rows(2), weights=regard.Conic(), engine="sdpa")
+
+
+def test_no_engine_at_all_is_an_error_with_every_reason(monkeypatch):
+    for engine in ENGINES.values():
+        monkeypatch.setattr(type(engine), "dtypes", frozenset({torch.float64}))
+    with pytest.raises(
+        EngineRefusal,
+        match=r"No engine can compute this problem: sdpa: torch.float32 inputs: it takes torch.float64.* ref",
+    ):
+        attend(rows(2), rows(2), rows(2))
+
+
+def test_an_engine_that_a_user_writes_runs_when_it_is_asked_for():
+    class Zeros(Engine):
+        name, summary = "zeros", "nothing at all"
+
+        def unavailable(self):
+            return None if self.here else "this machine has no zeros"
+
+        def bytes(self, problem):
+            return 0
+
+        def run(self, problem):
+            return problem.values.new_zeros(problem.output_shape)
+
+    engine = Zeros()
+    engine.here = True
+    assert not attend(rows(2), rows(3), torch.ones(3, 5), engine=engine).any()
+    assert (
+        str(plan(rows(2), rows(3), rows(3), engine=engine)).splitlines()[1]
+        == "  engine: zeros, because it was asked for; needs 0 bytes"
+    )
+    engine.here = False
+    with pytest.raises(EngineRefusal, match=r"Engine 'zeros' cannot compute this problem: this machine has no zeros\."):
+        attend(rows(2), rows(3), rows(3), engine=engine)
+    assert repr(engine) == "<engine zeros>"
