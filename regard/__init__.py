@@ -66,7 +66,7 @@ _HOMES = {
     "weigh": "attention",
 }
 
-__all__ = list(_HOMES)  # noqa: PLE0605
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -33,8 +33,8 @@ def attend(
 ) -> Tensor:
     """The values pooled by attention, `(..., n_queries, value_dim)`.
 
-    Attention(q, D) = Σ_i α(q, k_i) · v_i, where `score` says how similar a query and a key are, `mask` which keys a query may
-    look at, and `weights` how similarities become α. A query that may look nowhere gets zeros.
+    Attention(q, D) = Σ_i α(q, k_i) · v_i, where `score` says how similar a query and a key are, `mask` which keys a
+    query may look at, and `weights` how similarities become α. A query that may look nowhere gets zeros.
 
     Args:
         queries: `(..., n_queries, query_dim)`. Batch axes (heads among them) broadcast without copies.
@@ -126,8 +126,8 @@ def partial(
 ) -> Partial:
     """Attention over a part of the keys, to be merged with other parts: for shards and rings.
 
-    Arguments as `attend`. The parts' keys follow each other in the order in which they are merged; a positional mask must
-    be aligned with its own part (`align=` an integer).
+    Arguments as `attend`. The parts' keys follow each other in the order in which they are merged; a positional mask
+    must be aligned with its own part (`align=` an integer).
 
     Example:
         >>> import torch

@@ -20,8 +20,9 @@ from regard.weights import OnePass, Weights
 class Partial:
     """What is known of the output after some of the keys.
 
-    Rules of one pass (softmax, proportional, conic, raw, sigmoid, uniform) keep sums of fixed size, and the keys and values only where a
-    gradient will be asked for. The others (one-hot, top-k, sparsemax, entmax) settle at the end, so they keep their parts.
+    Rules of one pass (softmax, proportional, conic, raw, sigmoid, uniform) keep sums of fixed size, and the keys and
+    values only where a gradient will be asked for. The others (one-hot, top-k, sparsemax, entmax) settle at the end,
+    so they keep their parts.
     """
 
     rule: Weights
@@ -35,12 +36,13 @@ class Partial:
         """The partial over both sets of keys; the other's keys follow this one's."""
         if self.shape != other.shape or self.dtype != other.dtype:
             raise ShapeError(
-                f"Partials must have outputs of the same shape and dtype: got {self.shape} in {self.dtype} and {other.shape} "
-                f"in {other.dtype}. Make them from the same queries and like values."
+                f"Partials must have outputs of the same shape and dtype: got {self.shape} in {self.dtype} and "
+                f"{other.shape} in {other.dtype}. Make them from the same queries and like values."
             )
         if type(self.rule) is not type(other.rule) or str(self.rule) != str(other.rule):
             raise EngineRefusal(
-                f"Partials must have the same rule: got {self.rule} and {other.rule}. Pass the same `weights` to every partial()."
+                f"Partials must have the same rule: got {self.rule} and {other.rule}. "
+                f"Pass the same `weights` to every partial()."
             )
         sums = None
         if self.sums is not None and other.sums is not None:
@@ -52,7 +54,8 @@ class Partial:
     def finish(self) -> Tensor:
         """The pooled output over every key that was merged, `(..., n_queries, value_dim)`."""
         if not self.parts:
-            assert self.sums is not None and isinstance(self.rule, OnePass)
+            assert self.sums is not None
+            assert isinstance(self.rule, OnePass)
             return finish(self.rule, self.sums).output.to(self.dtype)
         stream = Stream(self.parts)
         with torch.no_grad(), capturing() as found, torch.autocast(stream.grid.device.type, enabled=False):
@@ -65,7 +68,7 @@ class Partial:
         output = attach(stream, pooled, captured)
         if output.requires_grad and any(part.may_leak for part in self.parts):
             raise EngineRefusal(
-                "The gradient of a merged partial must have finite queries, keys and values under a mask: got NaN or infinity. "
+                "The gradient of a merged partial must have finite inputs under a mask: got NaN or infinity. "
                 "Use attend(), or detach them."
             )
         return output.to(self.dtype)
@@ -79,7 +82,8 @@ def start_partial(problem: AttentionProblem) -> Partial:
     """The partial over the keys of one problem."""
     if not problem.weights.streams:
         raise EngineRefusal(
-            f"partial() must have a rule with passes over tiles: {type(problem.weights).__name__} has none. Define solve(fold), or use attend()."
+            f"partial() must have a rule with passes over tiles: {type(problem.weights).__name__} has none. "
+            f"Define solve(fold), or use attend()."
         )
     stream = Stream((problem,))
     with torch.no_grad(), capturing() as captured, torch.autocast(problem.grid.device.type, enabled=False):

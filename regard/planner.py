@@ -84,7 +84,8 @@ def find_engine(engine: str | Engine) -> Engine:
         return engine
     if engine not in ENGINES:
         raise OptionError(
-            f"`engine` must be one of {', '.join(ENGINES)}, or an Engine: got {engine!r}. Leave it out to let the planner choose."
+            f"`engine` must be one of {', '.join(ENGINES)}, or an Engine: got {engine!r}. "
+            f"Leave it out to let the planner choose."
         )
     return ENGINES[engine]
 

@@ -46,7 +46,8 @@ def check_align(align: Align, owner: str) -> None:
     if isinstance(align, Tensor):
         if align.dtype.is_floating_point or align.dtype == torch.bool:
             raise DtypeError(
-                f"`align` of {owner} must hold integers: got a tensor of {align.dtype}. Pass one integer offset for each batch row."
+                f"`align` of {owner} must hold integers: got a tensor of {align.dtype}. "
+                f"Pass one integer offset for each batch row."
             )
         return
     raise OptionError(
@@ -55,7 +56,7 @@ def check_align(align: Align, owner: str) -> None:
 
 
 def resolve_offset(align: Align, grid: Grid, owner: str) -> int | Tensor:
-    """The offset of the queries among the keys: an integer, or a tensor shaped to broadcast with `(*batch, n_queries, n_keys)`."""
+    """The offset of the queries among the keys: an integer, or a tensor `(*batch, 1, 1)`."""
     if align is None:
         if grid.n_queries != grid.n_keys:
             raise ShapeError(
@@ -76,8 +77,8 @@ def resolve_offset(align: Align, grid: Grid, owner: str) -> int | Tensor:
 def line_up(tensor: Tensor, grid: Grid, *, trailing: int, owner: str, name: str) -> Tensor:
     """`tensor` with its batch axes lined up with the problem's from the left.
 
-    A tensor that describes sequences (lengths, offsets, document ids) has the batch axes first and `trailing` axes of its
-    own last; the batch axes that it does not name (heads, usually) are filled with ones in between.
+    A tensor that describes sequences (lengths, offsets, document ids) has the batch axes first and `trailing` axes of
+    its own last; the batch axes that it does not name (heads, usually) are filled with ones in between.
     """
     split = tensor.ndim - trailing
     batch_shape = tuple(tensor.shape[:split])
@@ -99,7 +100,10 @@ def per_head(value: Tensor) -> Tensor:
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that these broadcast to; a ValueError if they do not. (torch's own costs more than a small attention.)"""
+    """The shape that these broadcast to; a ValueError if they do not.
+
+    torch has this too, at half the cost of a small attention.
+    """
     length = max(map(len, shapes), default=0)
     result = [1] * length
     for shape in shapes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,8 +47,8 @@ class AttentionProblem:
             batch_shape = broadcast_shapes(self.form.batch_shape, self.values.shape[:-2])
         except ValueError:
             raise ShapeError(
-                f"The batch axes of scores and `values` must broadcast: got scores {tuple(self.form.batch_shape)} and values "
-                f"{tuple(self.values.shape)}. Line the batch axes up, or insert axes of size 1."
+                f"The batch axes of scores and `values` must broadcast: got scores {tuple(self.form.batch_shape)} and "
+                f"values {tuple(self.values.shape)}. Line the batch axes up, or insert axes of size 1."
             ) from None
         return Grid(tuple(batch_shape), self.queries.shape[-2], self.keys.shape[-2], self.queries.device)
 
@@ -222,8 +223,8 @@ def _check_dtypes(queries: Tensor, keys: Tensor, values: Tensor) -> None:
             )
     if not queries.dtype == keys.dtype == values.dtype:
         raise DtypeError(
-            f"`queries`, `keys` and `values` must have the same dtype: got {_short(queries.dtype)}, {_short(keys.dtype)} and "
-            f"{_short(values.dtype)}. Convert them to one, or run under torch.autocast."
+            f"`queries`, `keys` and `values` must have the same dtype: got {_short(queries.dtype)}, "
+            f"{_short(keys.dtype)} and {_short(values.dtype)}. Convert them to one, or run under torch.autocast."
         )
 
 
@@ -243,15 +244,16 @@ def _check_shapes(queries: Tensor, keys: Tensor, values: Tensor) -> None:
         broadcast_shapes(queries.shape[:-2], keys.shape[:-2], values.shape[:-2])
     except ValueError:
         raise ShapeError(
-            f"The batch axes of `queries`, `keys` and `values` must broadcast: got queries {tuple(queries.shape)}, keys "
-            f"{tuple(keys.shape)} and values {tuple(values.shape)}. Insert axes of size 1, as in keys.unsqueeze(-3)."
+            f"The batch axes of `queries`, `keys` and `values` must broadcast: got queries "
+            f"{tuple(queries.shape)}, keys {tuple(keys.shape)} and values {tuple(values.shape)}. Insert axes of size 1, as in keys.unsqueeze(-3)."
         ) from None
 
 
 def _check_devices(queries: Tensor, keys: Tensor, values: Tensor) -> None:
     if not queries.device == keys.device == values.device:
         raise DeviceError(
-            f"`queries`, `keys` and `values` must be on one device: got {queries.device}, {keys.device} and {values.device}. "
+            f"`queries`, `keys` and `values` must be on one device: got {queries.device}, {keys.device} and "
+            f"{values.device}. "
             f"Move them with .to({str(queries.device)!r})."
         )
 
@@ -271,18 +273,17 @@ def _take_rows(flags: Tensor, span: Span) -> Tensor:
 class _Substitute(torch.autograd.Function):
     """The true score where a query or key is not finite, the sane one elsewhere.
 
-    A visible broken pair sends NaN to its query and key, as it would have; one whose gradient is 0, because it is masked or has no
-    weight, sends nothing.
+    A visible broken pair sends NaN to its query and key, as it would have; one whose gradient is 0, because it is
+    masked or has no weight, sends nothing.
     """
 
     @staticmethod
-    def forward(
-        ctx: torch.autograd.function.FunctionCtx, scores: Tensor, true_scores: Tensor, broken: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, true_scores: Tensor, broken: Tensor) -> Tensor:
         ctx.save_for_backward(broken)
         return torch.where(broken, true_scores, scores)
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
-        (broken,) = ctx.saved_tensors  # type: ignore[attr-defined]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (broken,) = ctx.saved_tensors
+        (gradient,) = gradients
         return torch.where(broken & (gradient != 0), torch.nan, gradient), None, None

@@ -1,7 +1,7 @@
 """WeightsView: reads weights without storing them.
 
-From the statistics of a row any tile of α can be computed again, so rows, the top k, entropies, what each key receives and a pooled map
-of any size take memory that does not grow with n × m.
+From the statistics of a row any tile of α can be computed again, so rows, the top k, entropies, what each key
+receives and a pooled map of any size take memory that does not grow with n × m.
 """
 
 from __future__ import annotations
@@ -65,11 +65,15 @@ class WeightsView:
         return self._problem.weights.kind
 
     def log_normalizer(self) -> Tensor:
-        """log Σ exp(a) of each query for softmax, log Σ a for proportional: `(*batch_shape, n_queries)`; −inf where nothing is allowed."""
+        """log Z of each query, `(*batch_shape, n_queries)`; −inf where nothing is allowed.
+
+        Z is Σ exp(a) for softmax and Σ a for proportional; other rules have none.
+        """
         normalizer = self._problem.weights.log_normalizer(self._pooled.statistics) if self._streams else None
         if normalizer is None:
             raise OptionError(
-                f"log_normalizer() must have a rule that divides by a sum, such as Softmax: got {type(self._problem.weights).__name__}."
+                f"log_normalizer() must have a rule that divides by a sum, such as Softmax: "
+                f"got {type(self._problem.weights).__name__}."
             )
         return normalizer
 
@@ -102,7 +106,8 @@ class WeightsView:
             )
         if places.numel() and not bool(((places >= -n_queries) & (places < n_queries)).all()):
             raise OptionError(
-                f"`index` of rows() must be in [{-n_queries}, {n_queries}): got {places.tolist()}. Queries count from 0."
+                f"`index` of rows() must be in [{-n_queries}, {n_queries}): got {places.tolist()}. "
+                f"Queries count from 0."
             )
         return define_weights(self._problem, places % max(n_queries, 1)).to(self._problem.dtype)
 
@@ -117,7 +122,7 @@ class WeightsView:
         return self.collect(top=k).top  # type: ignore[return-value]
 
     def entropy(self) -> Tensor:
-        """−Σ α ln α of each query, in nats, `(*batch_shape, n_queries)`; differentiable. For rules whose weights sum to 1."""
+        """−Σ α ln α of each query, in nats: `(*batch_shape, n_queries)`, differentiable; for weights that sum to 1."""
         return self.collect(entropy=True).entropy  # type: ignore[return-value]
 
     def received(self) -> Tensor:
@@ -127,7 +132,8 @@ class WeightsView:
     def map(self, height: int, width: int, pool: Pool = "sum") -> Tensor:
         """The weights pooled to a picture of at most that size, `(*batch_shape, height, width)`.
 
-        Row y gathers the queries i with ⌊i · height / n_queries⌋ = y, columns likewise. A side longer than the weights' own is cut to it.
+        Row y gathers the queries i with ⌊i · height / n_queries⌋ = y, columns likewise. A side longer than the
+        weights' own is cut to it.
 
         Args:
             height: Rows of the picture.
@@ -137,7 +143,7 @@ class WeightsView:
         return self.collect(map=(height, width), pool=pool).map  # type: ignore[return-value]
 
     def dense(self) -> Tensor:
-        """All weights, `(*batch_shape, n_queries, n_keys)`: the one reading whose memory grows with n × m; differentiable."""
+        """All weights, `(*batch_shape, n_queries, n_keys)`, differentiable: the one that grows with n × m."""
         return define_weights(self._problem).to(self._problem.dtype)
 
     def collect(
@@ -146,7 +152,7 @@ class WeightsView:
         top: int | None = None,
         entropy: bool = False,
         received: bool = False,
-        map: tuple[int, int] | None = None,  # noqa: A002
+        map: tuple[int, int] | None = None,
         pool: Pool = "sum",
     ) -> Collected:
         """Several readings in one pass over the tiles; each as the method of its name.
@@ -161,7 +167,8 @@ class WeightsView:
         """
         if entropy and self.kind not in ("convex", "one-hot", "uniform"):
             raise OptionError(
-                f"entropy() must have weights that sum to 1: {type(self._problem.weights).__name__} gives {self.kind} ones."
+                f"entropy() must have weights that sum to 1: {type(self._problem.weights).__name__} gives "
+                f"{self.kind} ones."
             )
         results: dict[str, Any] = {}
         if self._tracks and (entropy or received):
@@ -254,7 +261,7 @@ class WeightsView:
                 yield self._weights_of(tile), tile.rows, tile.columns
 
     def _track(self, *, entropy: bool, received: bool) -> tuple[Tensor | None, Tensor | None]:
-        """The readings that people put in losses, with their gradients: strips that are computed again in the backward pass."""
+        """The readings that people put in losses, with gradients: strips that the backward pass computes again."""
 
         def summarise(problem: AttentionProblem, rows: range) -> tuple[Tensor | None, Tensor | None]:
             alpha = define_weights(problem, rows)

@@ -2,7 +2,8 @@
 
     dP = keep · dO vᵀ        dS = slope · (dP − dO·u)        dV = (keep · α)ᵀ dO
 
-where u is 0, the output, or the values averaged by slope, as the rule says; dS then goes through the score's own derivative.
+where u is 0, the output, or the values averaged by slope, as the rule says; dS then goes through the score's own
+derivative.
 """
 
 from __future__ import annotations

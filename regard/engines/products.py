@@ -18,7 +18,7 @@ def pool(weights: Tensor, values: Tensor) -> Tensor:
         return weights @ values
     broken = ~values.isfinite().all(-1, keepdim=True)  # (..., m, 1)
     pooled = weights @ torch.where(broken, 0, values)
-    for column in broken.flatten(end_dim=-3).any(0).squeeze(-1).nonzero().flatten().tolist():
+    for column in broken.unsqueeze(0).flatten(end_dim=-3).any(0).squeeze(-1).nonzero().flatten().tolist():
         weight = weights[..., column : column + 1]  # (..., n, 1)
         value = values[..., column : column + 1, :]  # (..., 1, value_dim)
         reaches = (weight != 0) & broken[..., column : column + 1, :]

@@ -175,7 +175,8 @@ def _as_kernel_mask(problem: AttentionProblem) -> tuple[Tensor | None, Tensor | 
     empty = ~allowed.any(-1, keepdim=True)
     if not bool(empty.any()):
         return _in_4d(allowed, grid), None, False
-    # Let such rows look everywhere and throw their output away: a row without keys has no defined gradient in the kernels.
+    # Let such rows look everywhere and throw their output away: a row without keys has no defined gradient in the
+    # kernels.
     return _in_4d(allowed | empty, grid), _in_4d(empty, grid, n_keys=1), False
 
 

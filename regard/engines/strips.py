@@ -1,8 +1,8 @@
 """The definition over strips of rows: exact, differentiable to any order, in memory that grows with n + m.
 
-A strip is a few queries against all keys. Each is computed by the reference and thrown away; a backward pass computes it again.
-Slower than tiles, and so kept for what tiles do not do: inputs that are not finite under a mask, second derivatives, and
-reductions of weights that people put in losses.
+A strip is a few queries against all keys. Each is computed by the reference and thrown away; a backward pass computes
+it again. Slower than tiles, and so kept for what tiles do not do: inputs that are not finite under a mask, second
+derivatives, and reductions of weights that people put in losses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tiled engine: every score, rule and mask in memory that does not grow with n × m. Plain torch, CPU and CUDA alike."""
+"""The tiled engine: every score, rule and mask in memory that does not grow with n × m, in plain torch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Tiles: a problem cut into blocks of rows and columns that are small enough to compute and forget.
 
-A `Stream` is one problem, or several whose keys follow each other (shards): the rows are shared, the columns are concatenated.
+A `Stream` is one problem, or several whose keys follow each other (shards): the rows are shared, the columns are
+concatenated.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Tile:
         return self.problem.form.narrow(self.rows, self.columns)
 
     def scores(self, form: Form | None = None) -> Tensor:
-        """The scores, `(*batch_shape, rows, columns)`, −inf where not allowed; of another form of this tile, if given."""
+        """The scores, `(*batch_shape, rows, columns)`, −inf where not allowed; of another form, if given."""
         problem = self.problem
         scores = (self.form if form is None else form).to(problem.compute_dtype).scores()
         if self.cover is Cover.SOME:
@@ -134,7 +135,7 @@ class Stream:
         return torch.full((*self.grid.batch_shape, len(rows), 1), -torch.inf, dtype=dtype, device=device)
 
     def fold_of(self, rows: range) -> Fold:
-        """A fold over the tiles of a block of rows, whose scores are computed once and kept for as long as the fold is."""
+        """A fold over the tiles of some rows; their scores are computed once and kept for as long as the fold is."""
         strip = [(tile.scores(), tile.positions) for tile in self.tiles(rows)]
         nothing, nowhere = self.nothing(rows), torch.full((1,), -1, device=self.grid.device)
 

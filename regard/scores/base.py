@@ -102,8 +102,8 @@ def expect_dims(queries: Tensor, keys: Tensor, query_dim: int, key_dim: int, own
     """Raise unless queries and keys have the dims that the score was made for."""
     if queries.shape[-1] != query_dim or keys.shape[-1] != key_dim:
         raise ShapeError(
-            f"{owner} was made for query_dim={query_dim} and key_dim={key_dim}: got queries {tuple(queries.shape)} and keys "
-            f"{tuple(keys.shape)}. Make the score with query_dim={queries.shape[-1]}, key_dim={keys.shape[-1]}."
+            f"{owner} was made for query_dim={query_dim} and key_dim={key_dim}: got queries {tuple(queries.shape)} and "
+            f"keys {tuple(keys.shape)}. Make the score with query_dim={queries.shape[-1]}, key_dim={keys.shape[-1]}."
         )
 
 
@@ -132,7 +132,7 @@ def heads_shape(heads: int | None) -> tuple[int, ...]:
 
 
 def positive_parameter(owner: nn.Module, name: str, value: float | Tensor) -> None:
-    """Keep a positive number on a module: a float as it is, a Tensor as a buffer, an nn.Parameter as something learned."""
+    """Keep a positive number on a module: a float as it is, a Tensor as a buffer, an nn.Parameter as learned."""
     if isinstance(value, nn.Parameter):
         owner.register_parameter(name, value)
     elif isinstance(value, Tensor):

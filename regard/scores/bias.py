@@ -20,8 +20,8 @@ class Bias(ScoreTerm):
     An entry of −inf means "not allowed".
 
     Args:
-        bias: `(..., n_queries or 1, n_keys or 1)`, broadcast from the right as PyTorch's `attn_mask`; an `nn.Parameter` to learn it,
-            or a tensor that is a function of something learned.
+        bias: `(..., n_queries or 1, n_keys or 1)`, broadcast from the right as PyTorch's `attn_mask`; an
+            `nn.Parameter` to learn it, or a tensor that is a function of something learned.
 
     Example:
         >>> import torch
@@ -70,7 +70,8 @@ class Alibi(ScoreTerm):
     """−slope · |distance between query and key|, one slope a head: `score + Alibi(slopes)`.
 
     Args:
-        slopes: One number for each entry of the last batch axis (a sequence or tensor), or one number; an `nn.Parameter` to learn them.
+        slopes: One number for each entry of the last batch axis (a sequence or tensor), or one number; an
+            `nn.Parameter` to learn them.
         align: How queries stand among keys where their numbers differ (`regard.positions`).
 
     Example:
@@ -113,7 +114,8 @@ class RelativeBias(ScoreTerm):
     """A learned number for each distance between query and key, shared beyond `max_distance`.
 
     Args:
-        max_distance: Distances are clamped to [−max_distance, max_distance]; the table has 2 · max_distance + 1 entries.
+        max_distance: Distances are clamped to [−max_distance, max_distance]; the table has 2 · max_distance + 1
+            entries.
         heads: One table for each entry of the last batch axis; one for all if left out.
         align: How queries stand among keys where their numbers differ (`regard.positions`).
 

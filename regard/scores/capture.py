@@ -17,8 +17,8 @@ _watch: ContextVar[_Watch | None] = ContextVar("watch", default=None)
 def capturing() -> Iterator[Mapping[int, Tensor]]:
     """While it is open, the tensors with a gradient that `call` brings to light are gathered here, by identity.
 
-    It is meant for `no_grad`: tiles, and all that is computed from them, have no gradient there, so that what has one came from
-    outside, however the function got hold of it.
+    It is meant for `no_grad`: tiles, and all that is computed from them, have no gradient there, so that what has one
+    came from outside, however the function got hold of it.
     """
     watch = _Watch()
     token = _watch.set(watch)

@@ -16,7 +16,8 @@ class Custom(Score):
     """a(q, k) = whatever `function` returns for a tile of queries and a tile of keys.
 
     The function is called with `(..., rows, query_dim)` and `(..., columns, key_dim)` for tiles of changing sizes, and
-    returns `(..., rows, columns)`; a pair's score must depend on that pair alone. Tensors that it closes over get gradients.
+    returns `(..., rows, columns)`; a pair's score must depend on that pair alone. Tensors that it closes over get
+    gradients.
 
     Args:
         function: A function, a lambda or an `nn.Module` (whose parameters are then this score's too).

@@ -15,7 +15,8 @@ def half_squared_distance(queries: Tensor, keys: Tensor) -> Form:
     """−‖q − k‖² / 2 as a dot form where that cannot cancel, else as a sum of squared differences.
 
     −‖q − k‖² / 2 = q·k − ‖q‖²/2 − ‖k‖²/2, which is the dot product of [q, −‖q‖²/2, 1] and [k, 1, −‖k‖²/2]. It loses
-    eps · (‖q‖² + ‖k‖²): harmless while that is small, wrong by whole units when points far from the origin lie close together.
+    eps · (‖q‖² + ‖k‖²): harmless while that is small, wrong by whole units when points far from the origin lie close
+    together.
     """
     if fold_is_safe(queries, keys):
         return DotForm(_with_norms(queries, norm_first=True), _with_norms(keys, norm_first=False))

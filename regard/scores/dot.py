@@ -29,8 +29,8 @@ class Dot(Score):
 class ScaledDot(Score):
     """a(q, k) = qᵀk · scale, with scale = 1/√d unless given.
 
-    The scores of random vectors grow like √d, and softmax's gradient vanishes in floats when one score dominates: that is
-    what the scale prevents.
+    The scores of random vectors grow like √d, and softmax's gradient vanishes in floats when one score dominates:
+    that is what the scale prevents.
 
     Example:
         >>> import torch

@@ -1,7 +1,7 @@
 """Pairwise forms: what is left of a score once its projections are done.
 
-A score is projections (ordinary tensor operations on queries or keys alone) plus a pairwise form. Engines know the forms
-here and nothing about parameters:
+A score is projections (ordinary tensor operations on queries or keys alone) plus a pairwise form. Engines know the
+forms here and nothing about parameters:
 
 - `DotForm`      left · right
 - `ChannelForm`  Σ_c w_c · φ(left_c, right_c)
@@ -219,7 +219,8 @@ class CustomForm(Form):
         return True
 
     def to(self, dtype: torch.dtype) -> Self:
-        # The function sees queries and keys in their own dtype, which is its tensors' too; what it returns is converted.
+        # The function sees queries and keys in their own dtype, which is its tensors' too; what it returns is
+        # converted.
         steps = tuple(step.to(dtype) for step in self.steps)
         return dataclasses.replace(self, steps=steps, result_dtype=dtype)
 
@@ -239,7 +240,8 @@ class CustomForm(Form):
             )
         if not scores.is_floating_point():
             raise ScoreError(
-                f"The function of Custom must return floating-point scores: got {scores.dtype}. Convert with .to(queries.dtype)."
+                f"The function of Custom must return floating-point scores: got {scores.dtype}. "
+                f"Convert with .to(queries.dtype)."
             )
         return scores if self.result_dtype is None else scores.to(self.result_dtype)
 

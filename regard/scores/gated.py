@@ -16,7 +16,8 @@ from regard.scores.steps import Gate
 class Gated(Score):
     """a(q, k) = g · score(q, k), with the gate g = σ(W_g[q; k]).
 
-    W_g has one row of length query_dim + key_dim. Its two halves act on queries and keys alone, so a pair costs one sum and one sigmoid.
+    W_g has one row of length query_dim + key_dim. Its two halves act on queries and keys alone, so a pair costs one
+    sum and one sigmoid.
 
     Args:
         query_dim: The length of a query.

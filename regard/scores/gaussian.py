@@ -15,7 +15,8 @@ class Gaussian(Score):
     Under `Softmax()` this is Nadaraya–Watson kernel regression.
 
     Args:
-        bandwidth: A positive number; a tensor `(dim,)` for one per dimension; an `nn.Parameter` of either shape to learn it.
+        bandwidth: A positive number; a tensor `(dim,)` for one per dimension; an `nn.Parameter` of either shape to
+            learn it.
 
     Example:
         >>> import torch

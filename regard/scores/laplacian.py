@@ -13,7 +13,8 @@ class Laplacian(Score):
     """a(q, k) = −‖q − k‖₁ / bandwidth: the logarithm of a Laplacian kernel.
 
     Args:
-        bandwidth: A positive number; a tensor `(dim,)` for one per dimension; an `nn.Parameter` of either shape to learn it.
+        bandwidth: A positive number; a tensor `(dim,)` for one per dimension; an `nn.Parameter` of either shape to
+            learn it.
 
     Example:
         >>> import torch

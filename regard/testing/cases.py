@@ -201,8 +201,8 @@ MASKS: Mapping[str, Callable[[Sizes], Mask | None]] = MappingProxyType(
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
-# Scores that are exact on small integers, and rules that choose: compared there, where ties are real and no rounding can move a
-# pair to the other side. Other scores are compared on random numbers, where there are no ties.
+# Scores that are exact on small integers, and rules that choose: compared there, where ties are real and no rounding
+# can move a pair to the other side. Other scores are compared on random numbers, where there are no ties.
 EXACT_SCORES = frozenset({"Dot", "ScaledDot", "Boxcar", "Epanechnikov", "Equal"})
 STEPS = frozenset({"Boxcar", "Equal"})
 CHOICES = frozenset({"OneHot", "TopK", "TopK(Raw)", "TopK(Sparsemax)"})

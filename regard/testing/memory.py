@@ -31,7 +31,7 @@ class AllocationTrap(TorchDispatchMode):
     """
 
     def __init__(self, limit: int, known: Iterable[Tensor] = ()) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.limit = limit
         self.known = {each.untyped_storage().data_ptr() for each in known}
 
@@ -46,6 +46,7 @@ class AllocationTrap(TorchDispatchMode):
                 elements = storage.nbytes() // tensor.element_size()
                 if elements >= self.limit and storage.data_ptr() not in self.known:
                     raise TooLarge(
-                        f"{function} made a tensor of {tuple(tensor.shape)}: {elements} elements, {self.limit} are too many"
+                        f"{function} made a tensor of {tuple(tensor.shape)}: {elements} elements, "
+                        f"{self.limit} are too many"
                     )
         return result

@@ -16,7 +16,8 @@ def support_tables() -> str:
     legend = ", ".join(f"{letter} = `{name}`" for name, letter in LETTERS.items())
     return "\n".join(
         [
-            f"Engines that take a score (rows) under a rule (columns), without a mask: {legend}; – is refused at the door.",
+            f"Engines that take a score (rows) under a rule (columns), without a mask: {legend}; "
+            "– is refused at the door.",
             "",
             *_table("score", SCORES, RULES, lambda score, rule: _takers(Case(score, rule, "no mask"))),
             "",

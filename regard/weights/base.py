@@ -3,11 +3,11 @@
 A rule has one definition and one streamed way to compute it:
 
 - `define(scores)`, the definition, on a whole matrix of scores;
-- `solve(fold)`, which finds the *statistics* of each row (a maximum and a sum, a threshold, the best index) in passes over
-  tiles of scores, and then `weights` and `slope`, two elementwise functions of a tile and those statistics.
+- `solve(fold)`, which finds the *statistics* of each row (a maximum and a sum, a threshold, the best index) in passes
+  over tiles of scores, and then `weights` and `slope`, two elementwise functions of a tile and those statistics.
 
-`fold` is all that a rule sees of the outside: `fold(monoid)` lifts every tile of a row's scores, wherever it lives, and merges what
-comes out. So the same rule serves one tile, many tiles, a file larger than memory, and many machines.
+`fold` is all that a rule sees of the outside: `fold(monoid)` lifts every tile of a row's scores, wherever it lives,
+and merges what comes out. So the same rule serves one tile, many tiles, a file larger than memory, and many machines.
 
 In a tile, a score of −inf means "not allowed". A statistic is a tensor `(..., n_queries, width)`.
 """
@@ -53,8 +53,8 @@ class Fold(Protocol):
 class Weights(nn.Module):
     """A rule that turns the scores of a query into weights.
 
-    To write one, give `kind` and `define`, which is enough for the reference engine; with `solve`, `weights` and `slope` it runs on
-    every tile-wise engine too. Most rules are simpler still: see `OnePass`.
+    To write one, give `kind` and `define`, which is enough for the reference engine; with `solve`, `weights` and
+    `slope` it runs on every tile-wise engine too. Most rules are simpler still: see `OnePass`.
 
     Example:
         >>> import torch
@@ -88,12 +88,12 @@ class Weights(nn.Module):
         return self.define(masked(scores, allowed) * (per_head(factor) if isinstance(factor, Tensor) else factor))
 
     def define(self, scores: Tensor) -> Tensor:
-        """The definition: α of scores `(..., n_queries, n_keys)` that were multiplied by `factor` and are −inf where not allowed."""
+        """The definition: α of scores `(..., n_queries, n_keys)`, times `factor`, that are −inf where not allowed."""
         raise NotImplementedError(f"{type(self).__name__} must define define(scores).")
 
     @property
     def factor(self) -> float | Tensor:
-        """What scores are multiplied by first: 1/temperature, for rules that have one. Engines fold it into the score."""
+        """What scores are multiplied by first: 1/temperature, for rules that have one. Engines fold it in the score."""
         return 1.0
 
     @property

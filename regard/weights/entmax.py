@@ -1,7 +1,8 @@
 """Sparsemax and entmax: convex weights that can be exactly zero.
 
-α_j = [(alpha − 1)·a_j − τ]₊^(1/(alpha − 1)), with the threshold τ such that the weights sum to 1. Scores are taken relative to
-their row's largest, z = (alpha − 1)·(a − max a) ≤ 0, so that τ lies in [−1, 0) whatever the size of the scores.
+α_j = [(alpha − 1)·a_j − τ]₊^(1/(alpha − 1)), with the threshold τ such that the weights sum to 1. Scores are taken
+relative to their row's largest, z = (alpha − 1)·(a − max a) ≤ 0, so that τ lies in [−1, 0) whatever the size of
+the scores.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Entmax(Weights):
     """Entmax with any alpha in (1, 4]: between softmax (alpha → 1) and ever sparser weights (sparsemax is alpha = 2).
 
     Args:
-        alpha: A number; a tensor for one alpha per head (the last batch axis); an `nn.Parameter` of either shape to learn it.
+        alpha: A number; a tensor for one alpha per head (the last batch axis); an `nn.Parameter` of either shape to
+            learn it.
 
     Example:
         >>> import torch
@@ -125,7 +127,8 @@ class Entmax(Weights):
         alpha = torch.as_tensor(self.alpha, dtype=torch.float64).detach()
         if not bool(((alpha > 1) & (alpha <= 4)).all()):
             raise OptionError(
-                f"`alpha` of Entmax must be in (1, 4]: got {alpha.tolist()}. Use Softmax() for alpha = 1; clamp a learned alpha."
+                f"`alpha` of Entmax must be in (1, 4]: got {alpha.tolist()}. "
+                f"Use Softmax() for alpha = 1; clamp a learned alpha."
             )
 
     def extra_repr(self) -> str:

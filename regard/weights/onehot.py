@@ -26,7 +26,8 @@ def one_hot(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
 
 
 class OneHot(Weights):
-    """α = 1 at the best key and 0 elsewhere: a traditional database query. Ties go to the lowest index; no gradient flows to scores.
+    """α = 1 at the best key and 0 elsewhere: a traditional database query. Ties go to the lowest index; no gradient
+    flows to scores.
 
     Example:
         >>> import torch

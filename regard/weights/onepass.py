@@ -1,7 +1,7 @@
 """Rules that need one pass: α = numerator(a), or numerator(a) / Σ numerator(a).
 
-The weighted sum of values can be gathered in the same pass as the normaliser, because numerators never change afterwards
-except by a factor that a row shares (softmax's, when its maximum moves).
+The weighted sum of values can be gathered in the same pass as the normaliser, because numerators never change
+afterwards except by a factor that a row shares (softmax's, when its maximum moves).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class OnePass(Weights):
         raise NotImplementedError(f"{type(self).__name__} must define numerators(scores, peak).")
 
     def numerator_slope(self, scores: Tensor) -> Tensor | None:
-        """d numerator / d score of a tile (a shifted rule's slope is its weight); None where no gradient flows to scores."""
+        """d numerator / d score of a tile (a shifted rule's slope is its weight); None where no gradient flows."""
         return None
 
     @property

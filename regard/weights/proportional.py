@@ -60,6 +60,7 @@ class Proportional(OnePass):
     def check_score(self, score: Score) -> None:
         if score.is_log_kernel:
             raise ScoreError(
-                f"Proportional() must have scores that are not negative: {type(score).__name__} is the logarithm of a kernel. "
+                f"Proportional() must have scores that are not negative: {type(score).__name__} is the logarithm of a "
+                f"kernel. "
                 f"Use Softmax(), which takes its exponential."
             )

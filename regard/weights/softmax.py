@@ -42,8 +42,8 @@ class Softmax(OnePass):
 
     Args:
         temperature: A positive number, or an `nn.Parameter` to learn it.
-        sink: The logit of one more key whose value is zero, so that a query may attend to nothing: a number, or an `nn.Parameter`
-            (one, or one for each entry of the last batch axis) to learn it.
+        sink: The logit of one more key whose value is zero, so that a query may attend to nothing: a number, or an
+            `nn.Parameter` (one, or one for each entry of the last batch axis) to learn it.
 
     Example:
         >>> import torch
