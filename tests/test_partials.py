@@ -1,0 +1,198 @@
+"""Partials: attention over some of the keys, merged with attention over the others."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+import regard
+from regard import Causal, Dot, KeyMask, Softmax, attend, partial
+from regard.errors import EngineRefusal, ShapeError
+
+RULES = {
+    "softmax": regard.Softmax(),
+    "sink": regard.Softmax(sink=0.5),
+    "temperature": regard.Softmax(temperature=0.3),
+    "conic": regard.Conic(),
+    "raw": regard.Raw(),
+    "sigmoid": regard.Sigmoid(),
+    "uniform": regard.Uniform(),
+    "one-hot": regard.OneHot(),
+    "sparsemax": regard.Sparsemax(),
+    "entmax": regard.Entmax(),
+    "top-k": regard.TopK(4),
+}
+ONE_PASS = ["softmax", "sink", "temperature", "conic", "raw", "sigmoid", "uniform"]
+CUTS = [0, 0, 3, 8, 8, 12]  # five parts, two of them empty
+
+
+def drawn(grad: bool = False) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((2, 7, 3), (12, 3), (12, 2))
+    return [torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_(grad) for shape in shapes]
+
+
+def parts_of(q, k, v, **options):
+    return [partial(q, k[a:b], v[a:b], **options) for a, b in itertools.pairwise(CUTS)]
+
+
+def merged(parts):
+    """The parts merged as a tree that is neither a left nor a right comb."""
+    first, second, third, fourth, fifth = parts
+    return first.merge(second.merge(third)).merge(fourth.merge(fifth))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_merged_parts_are_the_whole(rule):
+    q, k, v = drawn()
+    whole = attend(q, k, v, weights=RULES[rule], engine="reference")
+    torch.testing.assert_close(merged(parts_of(q, k, v, weights=RULES[rule])).finish(), whole)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_merged_parts_have_the_gradient_of_the_whole(rule):
+    q, k, v = drawn(grad=True)
+    output = merged(parts_of(q, k, v, weights=RULES[rule])).finish()
+    whole = attend(q, k, v, weights=RULES[rule], engine="reference")
+    found = torch.autograd.grad(output.square().sum(), (q, k, v))
+    torch.testing.assert_close(found, torch.autograd.grad(whole.square().sum(), (q, k, v)))
+
+
+@pytest.mark.parametrize(
+    "score",
+    [regard.Additive(3, 3, 4), regard.Gaussian(0.4), regard.Gated(3, 3), regard.Multiplicative(3, 3)],
+    ids=lambda score: type(score).__name__,
+)
+@pytest.mark.parametrize("rule", ["sink", "sparsemax"])
+def test_learned_scores_learn_through_merged_parts(score, rule):
+    q, k, v = drawn(grad=True)
+    score = score.double()
+    wanted = (q, k, v, *score.parameters())
+    output = merged(parts_of(q, k, v, score=score, weights=RULES[rule])).finish()
+    whole = attend(q, k, v, score=score, weights=RULES[rule], engine="reference")
+    found = torch.autograd.grad(output.square().sum(), wanted)
+    torch.testing.assert_close(found, torch.autograd.grad(whole.square().sum(), wanted))
+
+
+def test_what_a_rule_learns_learns_through_merged_parts():
+    q, k, v = drawn()
+    for rule in (
+        Softmax(sink=torch.nn.Parameter(torch.tensor(0.4).double())),
+        regard.Entmax(torch.nn.Parameter(torch.tensor(1.4).double())),
+    ):
+        output = merged(parts_of(q, k, v, weights=rule)).finish()
+        whole = attend(q, k, v, weights=rule, engine="reference")
+        found = torch.autograd.grad(output.square().sum(), list(rule.parameters()))
+        torch.testing.assert_close(found, torch.autograd.grad(whole.square().sum(), list(rule.parameters())))
+
+
+def test_captured_tensors_learn_through_merged_parts():
+    q, k, v = drawn()
+    weight = torch.tensor(0.7).double().requires_grad_()
+    score = regard.Custom(lambda q, k: weight * (q @ k.mT))
+    found = torch.autograd.grad(merged(parts_of(q, k, v, score=score)).finish().square().sum(), weight)
+    plain = torch.autograd.grad((torch.softmax(weight * (q @ k.mT), -1) @ v).square().sum(), weight)
+    torch.testing.assert_close(found, plain)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_positional_mask_is_aligned_with_each_part(rule):
+    q, k, v = drawn()
+    whole = attend(q, k, v, weights=RULES[rule], mask=Causal(align="end"), engine="reference")
+    parts = [
+        partial(q, k[a:b], v[a:b], weights=RULES[rule], mask=Causal(align=5 - a)) for a, b in itertools.pairwise(CUTS)
+    ]
+    torch.testing.assert_close(merged(parts).finish(), whole)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_parts_that_allow_nothing_change_nothing(rule):
+    q, k, v = drawn()
+    whole = attend(q, k[:5], v[:5], weights=RULES[rule], engine="reference")
+    hidden = partial(q, k[5:], v[5:], weights=RULES[rule], mask=KeyMask(torch.zeros(7, dtype=torch.bool)))
+    part = partial(q, k[:5], v[:5], weights=RULES[rule])
+    torch.testing.assert_close(part.merge(hidden).finish(), whole)
+    torch.testing.assert_close(hidden.finish(), torch.zeros_like(whole))
+
+
+@pytest.mark.parametrize("rule", ["one-hot", "top-k"])
+def test_ties_across_parts_go_to_the_lowest_index(rule):
+    q, k, v = torch.ones(1, 1), torch.ones(12, 1), torch.eye(12)
+    output = merged(parts_of(q, k, v, score=Dot(), weights=RULES[rule])).finish()
+    assert output.count_nonzero() == (1 if rule == "one-hot" else 4)
+    assert output[0, : 1 if rule == "one-hot" else 4].all()
+
+
+@pytest.mark.parametrize("rule", ONE_PASS)
+def test_rules_of_one_pass_keep_sums_alone_when_nothing_learns(rule):
+    part = merged(parts_of(*drawn(), weights=RULES[rule]))
+    assert part.parts == ()
+    assert repr(part) == f"<Partial of {RULES[rule]}, output (2, 7, 2), sums alone>"
+
+
+def test_a_repr_counts_the_parts_that_are_kept():
+    part = merged(parts_of(*drawn(), weights=regard.Sparsemax()))
+    assert repr(part) == "<Partial of Sparsemax(), output (2, 7, 2), 5 parts kept>"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_the_output_has_the_dtype_of_the_values_and_sums_are_wider(dtype):
+    q, k, v = (each.to(dtype) for each in drawn())
+    output = merged(parts_of(q, k, v)).finish()
+    assert output.dtype == dtype
+    exact = attend(q.double(), k.double(), v.double())
+    torch.testing.assert_close(output.double(), exact, rtol=torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps)
+
+
+def test_masked_nan_in_a_part_reaches_nothing():
+    q, k, v = drawn()
+    k[2], v[2], v[9] = torch.nan, torch.inf, torch.nan
+    seen = torch.ones(12, dtype=torch.bool)
+    seen[[2, 9]] = False
+    parts = [partial(q, k[a:b], v[a:b], mask=KeyMask(seen[a:b])) for a, b in itertools.pairwise(CUTS)]
+    torch.testing.assert_close(merged(parts).finish(), attend(q, k[seen], v[seen]))
+
+
+def test_the_gradient_of_parts_that_are_not_finite_under_a_mask_is_refused():
+    q, k, v = drawn(grad=True)
+    broken = v.detach().clone()
+    broken[2] = torch.nan
+    part = partial(q, k, broken, mask=Causal(align="end"))
+    text = r"The gradient of a merged partial must have finite .* under a mask: got NaN or infinity"
+    with pytest.raises(EngineRefusal, match=text):
+        part.finish()
+
+
+def test_parts_of_other_sizes_are_refused():
+    q, k, v = drawn()
+    text = r"Partials must have outputs of the same shape and dtype: got \(2, 7, 2\) in torch\.float64 and \(2, 6, 2\)"
+    with pytest.raises(ShapeError, match=text):
+        partial(q, k, v).merge(partial(q[:, 1:], k, v))
+    with pytest.raises(
+        ShapeError, match=r"got .* in torch\.float64 and .* in torch\.float32\. Make them from the same queries"
+    ):
+        partial(q, k, v).merge(partial(q.float(), k.float(), v.float()))
+
+
+@pytest.mark.parametrize(("one", "other"), [("softmax", "sigmoid"), ("softmax", "sink"), ("softmax", "temperature")])
+def test_parts_of_other_rules_are_refused(one, other):
+    text = r"Partials must have the same rule: got Softmax\(\) and .*\. Pass the same `weights` to every partial\(\)\."
+    with pytest.raises(EngineRefusal, match=text):
+        partial(*drawn(), weights=RULES[one]).merge(partial(*drawn(), weights=RULES[other]))
+
+
+def test_second_derivatives_of_merged_parts_are_refused():
+    q, k, v = drawn(grad=True)
+    output = partial(q, k[:5], v[:5]).merge(partial(q, k[5:], v[5:])).finish()
+    (first,) = torch.autograd.grad(output.square().sum(), q, create_graph=True)
+    with pytest.raises(
+        RuntimeError, match=r"Second derivatives must be taken of one problem: got 2 merged parts\. Attend over"
+    ):
+        first.sum().backward()
+
+
+def test_one_part_has_second_derivatives():
+    q, k, v = drawn(grad=True)
+    assert torch.autograd.gradgradcheck(lambda q: partial(q, k, v).finish(), (q,), fast_mode=True)
