@@ -159,7 +159,8 @@ def _look_up(database: Database, queries: Sequence[Any], as_json: bool) -> None:
         return
     for _, values in found:
         cells = values[0].values() if len(database.value_names) > 1 else [values[0]]
-        out.print("\t".join("" if cell is None else str(cell) for cell in cells), markup=False, soft_wrap=True)
+        # As it is, for the next program: rich would turn the tab into spaces.
+        typer.echo("\t".join("" if cell is None else str(cell) for cell in cells))
         if len(values) > 1:
             log.print(f"{len(values):,} pairs have that key: this is the first.", style="dim")
 

@@ -99,9 +99,11 @@ def _times(name: str, array: Any) -> Column:
         time_kind = "date" if types.is_date(kind) else "moment"
         zone = getattr(kind, "tz", None)
         micro = arrow.timestamp("us", tz=zone)
-    numbers = compute.cast(compute.cast(array, micro, safe=False), arrow.int64())
-    days = _floats(numbers) / 86_400e6
-    return TimeColumn(name, ArrowEntries(array), days.unsqueeze(-1), time_kind, None if zone is None else _zone(zone))
+    exact = compute.cast(array, micro, safe=False)
+    days = _floats(compute.cast(exact, arrow.int64())) / 86_400e6
+    # Python's moments end at microseconds.
+    entries = ArrowEntries(array if time_kind == "date" else exact)
+    return TimeColumn(name, entries, days.unsqueeze(-1), time_kind, None if zone is None else _zone(zone))
 
 
 def _zone(name: str) -> Any:

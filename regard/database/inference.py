@@ -68,7 +68,7 @@ def column_from(name: str, data: Any) -> Column:
 
 def _listed(data: Any) -> list[Any]:
     """The entries of any sequence as plain Python objects."""
-    if getattr(getattr(data, "dtype", None), "kind", "") in ("M", "m") and hasattr(data, "astype"):
+    if type(data).__module__.partition(".")[0] == "numpy" and data.dtype.kind in "Mm":
         # Nanoseconds would come out as bare integers.
         data = data.astype(f"{'datetime64' if data.dtype.kind == 'M' else 'timedelta64'}[us]")
     if isinstance(data, list | tuple | range):

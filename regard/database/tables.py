@@ -72,17 +72,17 @@ def _columns_of(source: Any, wanted: list[str]) -> tuple[dict[str, Column], Entr
             raise ShapeError(f"The columns of a table must have the same number of rows: got {lengths}.")
         return columns, None, "row"
     package = type(source).__module__.partition(".")[0]
-    if package == "pandas" and hasattr(source, "columns"):
+    if package == "pandas" and hasattr(type(source), "columns"):
         return _pandas_columns(source, wanted)
     from regard.database.arrow import arrow_column
 
     if isinstance(source, str | Path):
         table = _read_file(Path(source), wanted)
-    elif package == "polars" and hasattr(source, "columns"):
-        source = source.collect() if hasattr(source, "collect") else source
-        check_names(wanted, list(source.columns))
+    elif package == "polars" and hasattr(source, "collect_schema"):
+        check_names(wanted, source.collect_schema().names())
         needs_pyarrow("reading a polars frame")
-        table = source.select(wanted).to_arrow()
+        chosen = source.select(wanted)
+        table = (chosen.collect() if hasattr(chosen, "collect") else chosen).to_arrow()
     elif hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         table = needs_pyarrow("reading an Arrow table").table(source)
         check_names(wanted, table.column_names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -92,7 +92,7 @@ def test_a_query_of_the_wrong_kind_is_refused(entries: object, query: object, te
 
 def test_an_aware_moment_cannot_be_asked_of_naive_ones() -> None:
     with pytest.raises(OptionError, match="`x` must be a moment: got datetime"):
-        quantity([datetime(2020, 1, 1)]).encode(datetime(2020, 1, 1, tzinfo=timezone.utc))
+        quantity([datetime(2020, 1, 1)]).encode(datetime(2020, 1, 1, tzinfo=UTC))
 
 
 def test_a_time_column_says_what_it_counts_in() -> None:

@@ -71,7 +71,7 @@ def test_it_has_a_length_keys_and_pairs(majors: Database) -> None:
     assert "John Doe" in majors
     assert "psychology" not in majors
     assert ["unhashable"] not in majors
-    assert list(majors)[0] == ("John Doe", "psychology")
+    assert next(iter(majors)) == ("John Doe", "psychology")
     assert (majors.key_names, majors.value_names) == (["key"], ["value"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
@@ -98,7 +98,7 @@ def test_complex_numbers_are_refused() -> None:
 
 def test_moments_with_and_without_a_time_zone_do_not_mix() -> None:
     with pytest.raises(OptionError, match="a time zone in every moment or in none: got both."):
-        column_from("x", [datetime(2020, 1, 1), datetime(2020, 1, 1, tzinfo=timezone.utc)])
+        column_from("x", [datetime(2020, 1, 1), datetime(2020, 1, 1, tzinfo=UTC)])
 
 
 def test_text_is_not_a_sequence_of_entries() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -82,7 +82,7 @@ def test_dates_are_found_as_dates_as_midnights_and_as_text() -> None:
 
 
 def test_a_moment_is_the_same_in_any_time_zone() -> None:
-    noon = datetime(2020, 7, 1, 12, tzinfo=timezone.utc)
+    noon = datetime(2020, 7, 1, 12, tzinfo=UTC)
     database = Database([noon], ["noon"])
     assert database[noon.astimezone(ZoneInfo("Europe/Rome"))] == "noon"
     assert database[datetime(2020, 7, 1, 12)] == "noon"
@@ -128,7 +128,9 @@ def test_a_key_like_no_other_is_shown_some_keys() -> None:
 def test_a_key_of_several_parts_is_told_which_part_is_not_there() -> None:
     database = Database({"gpa": [3.5, 3.6], "major": ["law", "art"]}, [1, 2])
     assert message(database, (3.5, "lew")).endswith("No row has major = 'lew'; the nearest key is 'law'.")
-    assert message(database, (3.5, "art")).endswith("Each part is in the database, but never together. To weigh similar keys, use .attend(...).")
+    assert message(database, (3.5, "art")).endswith(
+        "Each part is in the database, but never together. To weigh similar keys, use .attend(...)."
+    )
     assert message(database, 3.5).endswith("Pass one entry for each key column: (gpa, major).")
     assert message(database, {"gpa": 3.5}).endswith("Pass one entry for each key column: (gpa, major).")
 

@@ -77,7 +77,9 @@ def test_numpy_and_pandas_are_many() -> None:
 
 
 def test_a_query_with_too_few_entries_is_refused() -> None:
-    with pytest.raises(ShapeError, match=r"one entry for each key column \(gpa, major\): got 1 \(3.5\). Pass a tuple of 2"):
+    with pytest.raises(
+        ShapeError, match=r"one entry for each key column \(gpa, major\): got 1 \(3.5\). Pass a tuple of 2"
+    ):
         read_queries(3.5, MIXED)
 
 

@@ -1,0 +1,278 @@
+"""Claims about `regard ask`: answers, output, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from regard.cli import app
+
+pytest.importorskip("pyarrow")
+
+TABLE = """\
+name,gpa,major,salary,joined
+John Doe,3.5,psychology,70000,2020-01-01
+Jane Roe,3.4,physics,69000,2020-02-01
+Ann Poe,3.6,physics,72500,2021-02-01
+Bob Loe,3.0,law,61000,2021-06-01
+Cy Coe,4.0,law,80000,2021-07-01
+Di Moe,,law,80000,2021-06-01
+Ed Noe,3.2,law,66000,
+"""
+
+
+@pytest.fixture
+def grades(tmp_path: Path) -> str:
+    path = tmp_path / "grades.csv"
+    path.write_text(TABLE)
+    return str(path)
+
+
+def ask(*arguments: str, text: str | None = None) -> Any:
+    return CliRunner().invoke(app, ["ask", *arguments], input=text)
+
+
+def answers(*arguments: str, text: str | None = None) -> list[dict[str, Any]]:
+    result = ask(*arguments, "--json", text=text)
+    assert result.exit_code == 0, result.stderr
+    found: list[dict[str, Any]] = json.loads(result.stdout)["answers"]
+    return found
+
+
+def test_a_gpa_of_3_5_suggests_a_salary_and_the_rows_that_say_so(grades: str) -> None:
+    result = ask(grades, "--key", "gpa", "--value", "salary", "3.5")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    assert lines[0].startswith("gpa = 3.5 → 70,")
+    assert lines[1] == "row  gpa  salary  weight"
+    assert lines[2].split()[:3] == ["0", "3.5", "70,000"]
+    assert lines[2].endswith("████████████████")
+    assert {line.split()[1] for line in lines[2:5]} == {"3.4", "3.5", "3.6"}
+    assert "6 rows, 1 left out (missing key or value)" in result.stdout
+
+
+def test_output_fits_in_eighty_columns_and_has_no_colour_in_a_pipe(grades: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "regard",
+        "ask",
+        grades,
+        "-k",
+        "gpa",
+        "-k",
+        "name",
+        "-v",
+        "salary",
+        "-v",
+        "major",
+        "3.5,",
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "\x1b" not in result.stdout
+    assert result.stderr == ""
+
+
+def test_json_holds_the_question_and_every_answer(grades: str) -> None:
+    result = ask(grades, "-k", "gpa", "-v", "salary", "3.5", "--json")
+    read = json.loads(result.stdout)
+    assert (read["table"], read["key"], read["value"]) == (grades, ["gpa"], ["salary"])
+    (answer,) = read["answers"]
+    assert answer["query"] == 3.5
+    assert 69_000 < answer["value"] < 72_500
+    assert answer["rows"][0] == {"index": 0, "key": 3.5, "value": 70_000, "weight": answer["rows"][0]["weight"]}
+
+
+def test_several_keys_have_commas_between_them(grades: str) -> None:
+    (answer,) = answers(grades, "-k", "gpa", "-k", "major", "-v", "salary", "3.5,physics")
+    assert answer["query"] == {"gpa": 3.5, "major": "physics"}
+    (answer,) = answers(grades, "-k", "gpa", "-k", "major", "-v", "salary", ",physics")
+    assert answer["query"] == {"major": "physics"}
+    assert answer["value"] == 70_750
+
+
+def test_several_queries_have_a_line_each(grades: str) -> None:
+    result = ask(grades, "-k", "gpa", "-v", "salary", "3.5", "3.0", "99")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "3 answers: salary"
+    assert [line.split()[0] for line in lines[2:5]] == ["3.5", "3.0", "99"]
+    assert "no similar rows" in lines[4]
+
+
+def test_top_says_how_many_rows_and_shows_them_for_each_query(grades: str) -> None:
+    result = ask(grades, "-k", "gpa", "-v", "salary", "3.5", "3.0", "--top", "2")
+    assert [line for line in result.stdout.splitlines() if "→" in line][1].startswith("gpa = 3.0 →")
+    assert result.stdout.count("█") > 0
+    assert [len(answer["rows"]) for answer in answers(grades, "-k", "gpa", "-v", "salary", "3.5", "--top", "2")] == [2]
+
+
+def test_the_rows_can_have_names(grades: str) -> None:
+    (answer,) = answers(grades, "-k", "gpa", "-v", "salary", "--index", "name", "3.5")
+    assert answer["rows"][0]["index"] == "John Doe"
+
+
+@pytest.mark.parametrize(
+    ("score", "keys"),
+    [
+        ("boxcar:0.15", {3.4, 3.5, 3.6}),
+        ("Epanechnikov:0.15", {3.4, 3.5, 3.6}),
+        ("triangular:0.05", {3.5}),
+        ("equal", {3.5}),
+        ("gpa=boxcar:0.15", {3.4, 3.5, 3.6}),
+        ("gaussian:9", {3.0, 3.2, 3.4, 3.5, 3.6, 4.0}),
+        ("laplacian:9", {3.0, 3.2, 3.4, 3.5, 3.6, 4.0}),
+        ("dot", {3.0, 3.2, 3.4, 3.5, 3.6, 4.0}),
+        ("scaled_dot:0.1", {3.0, 3.2, 3.4, 3.5, 3.6, 4.0}),
+        ("cosine", {3.0, 3.2, 3.4, 3.5, 3.6, 4.0}),
+    ],
+)
+def test_a_score_is_named(grades: str, score: str, keys: set[float]) -> None:
+    (answer,) = answers(grades, "-k", "gpa", "-v", "salary", "3.5", "--score", score)
+    assert {row["key"] for row in answer["rows"]} == keys
+
+
+@pytest.mark.parametrize(
+    ("weights", "count"),
+    [
+        ("one-hot", 1),
+        ("onehot", 1),
+        ("top-k:2", 2),
+        ("softmax:2", 6),
+        ("uniform", 6),
+        ("sparsemax", None),
+        ("entmax:1.5", None),
+        ("sigmoid", 6),
+    ],
+)
+def test_a_rule_is_named(grades: str, weights: str, count: int | None) -> None:
+    (answer,) = answers(grades, "-k", "gpa", "-v", "salary", "3.5", "--weights", weights)
+    assert len(answer["rows"]) == (count or len(answer["rows"]))
+
+
+def test_a_score_for_each_column(grades: str) -> None:
+    options = ("--score", "gpa=gaussian:0.2", "--score", "major=equal")
+    (answer,) = answers(grades, "-k", "gpa", "-k", "major", "-v", "salary", "3.5,physics", *options)
+    assert {row["key"][1] for row in answer["rows"]} == {"physics"}
+
+
+def test_average_weighs_every_row_alike(grades: str) -> None:
+    (answer,) = answers(grades, "-k", "gpa", "-v", "salary", "--average")
+    assert answer["value"] == pytest.approx((70_000 + 69_000 + 72_500 + 61_000 + 80_000 + 66_000) / 6)
+
+
+def test_exact_prints_the_value_and_nothing_else(grades: str) -> None:
+    result = ask(grades, "-k", "name", "-v", "major", "--exact", "John Doe")
+    assert (result.stdout, result.stderr) == ("psychology\n", "")
+    several = ask(grades, "-k", "name", "-v", "major", "-v", "salary", "--exact", "John Doe", "Ann Poe")
+    assert several.stdout == "psychology\t70000\nphysics\t72500\n"
+
+
+def test_exact_says_on_stderr_that_there_are_more(grades: str) -> None:
+    result = ask(grades, "-k", "major", "-v", "name", "--exact", "physics")
+    assert result.stdout == "Jane Roe\n"
+    assert result.stderr == "2 pairs have that key: this is the first.\n"
+    (answer,) = answers(grades, "-k", "major", "-v", "name", "--exact", "physics")
+    assert answer == {"query": "physics", "value": "Jane Roe", "values": ["Jane Roe", "Ann Poe"]}
+
+
+def test_dates_are_written_as_dates(grades: str) -> None:
+    assert ask(grades, "-k", "name", "-v", "joined", "--exact", "John Doe").stdout == "2020-01-01\n"
+    (answer,) = answers(grades, "-k", "joined", "-v", "salary", "2020-01-20", "--score", "boxcar:20")
+    assert (answer["query"], answer["value"]) == ("2020-01-20", 69_500)
+
+
+def test_queries_come_from_standard_input(grades: str) -> None:
+    found = answers(grades, "-k", "gpa", "-v", "salary", "-", text="3.5\n\n3.0\n")
+    assert [answer["query"] for answer in found] == [3.5, 3.0]
+
+
+def test_rows_of_csv_come_from_standard_input(grades: str) -> None:
+    found = answers(grades, "-k", "gpa", "-k", "major", "-v", "salary", "-", text="3.5,physics\n3.0,law\n")
+    assert [answer["query"] for answer in found] == [{"gpa": 3.5, "major": "physics"}, {"gpa": 3.0, "major": "law"}]
+
+
+def test_a_header_on_standard_input_says_the_order(grades: str) -> None:
+    text = 'major,name,gpa\nphysics,"Moe, Di",3.5\nlaw,Zed,3.0\n'
+    found = answers(grades, "-k", "gpa", "-k", "major", "-v", "salary", "-", text=text)
+    assert [answer["query"] for answer in found] == [{"gpa": 3.5, "major": "physics"}, {"gpa": 3.0, "major": "law"}]
+    alone = answers(grades, "-k", "gpa", "-v", "salary", "-", text="gpa\n3.5\n")
+    assert [answer["query"] for answer in alone] == [3.5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["-k", "gap", "-v", "salary", "3.5"], "got 'gap'. Did you mean 'gpa'? The columns are: name, gpa, major"),
+        (["-k", "gpa", "-v", "salary", "abc"], "`gpa` must be a number: got 'abc'. Ask with numbers."),
+        (["-k", "gpa", "-v", "salary", "--exact", "3.55"], "got 3.55. The nearest keys are 3.5, 3.6, 3.4."),
+        (["-k", "gpa", "-k", "major", "-v", "salary", "3.5"], "with commas between them (gpa,major): got '3.5'."),
+        (
+            ["-k", "gpa", "-v", "salary", "3.5", "--score", "gausian:1"],
+            "--score must be one of gaussian, laplacian, boxcar, epanechnikov, triangular, equal, dot, scaled-dot, "
+            "cosine: got 'gausian'. Did you mean 'gaussian'?",
+        ),
+        (["-k", "gpa", "-v", "salary", "3.5", "--score", "gaussian"], "must have a number, as gaussian:0.5: got"),
+        (["-k", "gpa", "-v", "salary", "3.5", "--weights", "top-k"], "must have a number, as top-k:5: got 'top-k'."),
+        (["-k", "gpa", "-v", "salary", "3.5", "--score", "gaussian:x"], "must have a number after the colon: got 'x'."),
+        (
+            ["-k", "gpa", "-v", "salary", "3.5", "--score", "equal:1"],
+            "equal must stand without a number: got 'equal:1'.",
+        ),
+        (
+            ["-k", "gpa", "-v", "salary", "3.5", "--score", "equal", "--score", "gpa=equal"],
+            "Several --score must each name their column, as COLUMN=NAME: got 'equal'.",
+        ),
+        (["-k", "gpa", "-v", "salary", "3.5", "--score", "gaussian:-1"], "must be positive: got -1.0"),
+        (["-k", "gpa", "-v", "salary", "3.5", "--weights", "proportional"], "Use Softmax()"),
+    ],
+)
+def test_a_mistake_is_one_line_on_stderr_and_status_1(grades: str, arguments: list[str], text: str) -> None:
+    result = ask(grades, *arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert text in result.stderr
+
+
+def test_a_table_that_is_not_there_is_a_mistake() -> None:
+    result = ask("nowhere.csv", "-k", "gpa", "-v", "salary", "3.5")
+    assert result.exit_code == 1
+    assert "A table must be a file that exists: got 'nowhere.csv'." in result.stderr
+
+
+def test_standard_input_without_queries_is_a_mistake(grades: str) -> None:
+    result = ask(grades, "-k", "gpa", "-v", "salary", "-", text="\n")
+    assert result.exit_code == 1
+    assert result.stderr == "error: Standard input must have a query on each line: got nothing.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["-v", "salary", "3.5"], "add --key COLUMN"),
+        (["-k", "gpa", "3.5"], "add --value COLUMN"),
+        (["-k", "gpa", "-v", "salary"], "there is nothing to ask"),
+        (["-k", "gpa", "-v", "salary", "--average", "3.5"], "--average takes every row alike"),
+        (["-k", "gpa", "-v", "salary", "--exact", "--score", "equal", "3.5"], "--exact compares keys for equality"),
+        (["-k", "gpa", "-v", "salary", "3.5", "--top", "0"], "--top"),
+    ],
+)
+def test_a_misspelt_command_is_status_2(grades: str, arguments: list[str], text: str) -> None:
+    result = ask(grades, *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert text in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_a_negative_number_is_asked_after_two_dashes(tmp_path: Path) -> None:
+    path = tmp_path / "weather.csv"
+    path.write_text("degrees,rain\n-5,1\n0,2\n5,3\n")
+    result = ask(str(path), "-k", "degrees", "-v", "rain", "--exact", "--", "-5")
+    assert result.stdout == "1\n"

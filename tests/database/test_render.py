@@ -1,0 +1,162 @@
+"""Claims about how answers look: in characters, in colour, in a notebook."""
+
+from __future__ import annotations
+
+import io
+from datetime import date, datetime, timedelta
+
+import pytest
+import torch
+from rich.console import Console
+
+from regard import Database, Gaussian
+from regard.database.render import bar, percent, shown
+
+
+@pytest.fixture
+def salaries() -> Database:
+    return Database({"gpa": [3.0, 3.4, 3.5, 3.6, 4.0, None]}, {"salary": [61_000, 69_000, 70_000, 72_000, 80_000, 1]})
+
+
+def drawn(renderable: object, width: int = 80, **options: bool) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width, highlight=False, **options).print(renderable)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def test_an_answer_reads_top_to_bottom(salaries: Database) -> None:
+    assert repr(salaries.attend(3.5, score=Gaussian(0.1), top=3)).splitlines() == [
+        "gpa = 3.5 → 70,274 ± 1,138",
+        "row  gpa  salary  weight",
+        "  2  3.5  70,000   45.2%  ████████████████",
+        "  1  3.4  69,000   27.4%  █████████▊",
+        "  3  3.6  72,000   27.4%  █████████▊",
+        "5 rows, 1 left out (missing key or value) · gpa: Gaussian(bandwidth=0.1) ·",
+        "  Softmax()",
+    ]
+
+
+def test_what_is_not_listed_is_summed_up(salaries: Database) -> None:
+    assert "the other rows weigh 54.8%" in repr(salaries.attend(3.5, score=Gaussian(0.1), top=1))
+
+
+def test_no_answer_says_so_and_why(salaries: Database) -> None:
+    assert repr(salaries.attend(35.0)).splitlines()[:3] == [
+        "gpa = 35.0 → no similar rows",
+        "No similar rows: the nearest, gpa = 4.0, is too far away. To reach it, pass a",
+        "  wider `score`.",
+    ]
+
+
+def test_categories_show_the_three_likeliest() -> None:
+    database = Database(["x"] * 10, list("aaaabbbccd"))
+    assert repr(database.attend("x")).splitlines()[0] == "key = x → a 40.0%, b 30.0%, c 20.0%, … (4 in all)"
+
+
+def test_several_values_stand_side_by_side() -> None:
+    answer = Database(["x", "x"], {"salary": [1000.0, 3000.0], "city": ["Rome", "Rome"]}).attend("x")
+    assert repr(answer).splitlines()[0] == "key = x → salary 2,000 ± 1,000; city Rome 100.0%"
+
+
+def test_the_average_is_of_every_row(salaries: Database) -> None:
+    assert repr(salaries.average()).startswith("every row → 70,400 ± ")
+
+
+def test_many_answers_have_a_line_each(salaries: Database) -> None:
+    lines = repr(salaries.attend([3.5, 35.0], score=None)).splitlines()
+    assert lines[0] == "2 answers: salary"
+    assert lines[1].split() == ["gpa", "→", "heaviest", "row", "weight"]
+    assert lines[2].startswith("3.5 ")
+    assert "row 2" in lines[2]
+    assert lines[3].startswith("35.0  no similar rows")
+    assert repr(salaries.attend([])) == "no queries, no answers"
+
+
+def test_it_fits_in_eighty_columns_however_long_the_entries() -> None:
+    long = "a long name that goes on and on and on, as names of things sometimes do in tables"
+    database = Database(
+        {"first": [long, long], "second": [long, "b"], "number": [123456.789, 2.0]},
+        {"third": [long, "c"], "fourth": [long, "d"]},
+    )
+    for text in (
+        repr(database),
+        repr(database.attend((long, long, 3.0))),
+        drawn(database.attend((long, long, 3.0))),
+        drawn(database),
+        repr(database.attend([(long, long, 3.0)])),
+    ):
+        assert max(map(len, text.splitlines())) <= 80
+
+
+def test_rich_draws_the_same_table(salaries: Database) -> None:
+    answer = salaries.attend(3.5)
+    text = drawn(answer)
+    assert "\x1b" not in text
+    for line in repr(answer).splitlines()[:4]:
+        assert line in text
+    assert "\x1b" in drawn(answer, force_terminal=True)
+    assert "2 answers" in drawn(salaries.attend([3.5, 3.6]))
+    assert "Database of 6 pairs" in drawn(salaries)
+
+
+def test_square_brackets_are_text_not_markup() -> None:
+    assert "[red]x" in drawn(Database(["[red]x"], ["[bold]y"]).attend("[red]x"))
+
+
+def test_a_notebook_gets_a_table_with_bars(salaries: Database) -> None:
+    page = salaries.attend(3.5)._repr_html_()
+    assert page.count("<tr>") == 6
+    assert "width:100.0%" in page
+    assert "<b>gpa = 3.5 →" in page
+    assert salaries.attend([3.5, 3.6])._repr_html_().count("<tr>") == 3
+
+
+def test_a_notebook_is_not_taken_in_by_markup() -> None:
+    page = Database(["<script>"], ["<b>"]).attend("<script>")._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        (3.0, "3.0"),
+        (3.14159265, "3.1416"),
+        (0.0, "0.0"),
+        (71_234.56, "71,234.6"),
+        (1_234_567.8, "1,234,568"),
+        (1e20, "1e+20"),
+        (2019, "2019"),
+        (12_500, "12,500"),
+        (None, "–"),
+        (True, "yes"),
+        (False, "no"),
+        (date(2020, 1, 2), "2020-01-02"),
+        (datetime(2020, 1, 2, 3, 4, 5), "2020-01-02 03:04:05"),
+        (timedelta(0), "0 days"),
+        (timedelta(days=183), "183 days"),
+        (timedelta(hours=3), "3 hours"),
+        (torch.tensor([1.0, 2.5]), "(1.0, 2.5)"),
+        ((1, 2, 3, 4, 5), "(1, 2, 3, 4, …)"),
+        ("two\nlines", "two lines"),
+    ],
+)
+def test_entries_are_written_for_people(entry: object, text: str) -> None:
+    assert shown(entry) == text
+
+
+def test_a_weight_never_looks_like_nothing() -> None:
+    assert [percent(each) for each in (1.0, 0.123, 0.004, 1e-9, 0.0, -1e-9)] == [
+        "100.0%",
+        "12.3%",
+        "0.40%",
+        "<0.01%",
+        "0.0%",
+        ">-0.01%",
+    ]
+    assert [bar(each, 4) for each in (1.0, 0.5, 1e-9, 0.0, -1.0, 7.0)] == ["████", "██", "▏", "", "", "████"]
+
+
+def test_digits_that_the_spread_drowns_are_left_out() -> None:
+    answer = Database(["x", "x"], [0.12345, 0.12355]).attend("x")
+    assert repr(answer).splitlines()[0] == "key = x → 0.123500 ± 0.000050"
