@@ -265,7 +265,9 @@ class WeightsView:
 
         def summarise(problem: AttentionProblem, rows: range) -> tuple[Tensor | None, Tensor | None]:
             alpha = define_weights(problem, rows)
-            return -torch.xlogy(alpha, alpha).sum(-1) if entropy else None, alpha.sum(-2) if received else None
+            # A weight of zero adds nothing and has no slope; ln 0 in the derivative would turn it into NaN.
+            surprise = -torch.where(alpha == 0, 1, alpha).log() if entropy else None
+            return None if surprise is None else (alpha * surprise).sum(-1), alpha.sum(-2) if received else None
 
         with torch.autocast(self._problem.grid.device.type, enabled=False):
             parts = list(map_strips(self._problem, summarise))

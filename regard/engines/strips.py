@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from regard.engines.reference import connect, define
 from regard.problem import AttentionProblem
 
-STRIP_ELEMENTS = 1 << 20
+STRIP_ELEMENTS = 1 << 18
 
 Summary = TypeVar("Summary")
 
