@@ -244,8 +244,9 @@ def _check_shapes(queries: Tensor, keys: Tensor, values: Tensor) -> None:
         broadcast_shapes(queries.shape[:-2], keys.shape[:-2], values.shape[:-2])
     except ValueError:
         raise ShapeError(
-            f"The batch axes of `queries`, `keys` and `values` must broadcast: got queries "
-            f"{tuple(queries.shape)}, keys {tuple(keys.shape)} and values {tuple(values.shape)}. Insert axes of size 1, as in keys.unsqueeze(-3)."
+            f"The batch axes of `queries`, `keys` and `values` must broadcast: got queries {tuple(queries.shape)}, "
+            f"keys {tuple(keys.shape)} and values {tuple(values.shape)}. "
+            f"Insert axes of size 1, as in keys.unsqueeze(-3)."
         ) from None
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from regard.engines import ENGINES
 from regard.errors import ScoreError
 from regard.testing.cases import MASKS, RULES, SCORES, Case
 
+START = "<!-- support tables: python -m regard.testing.table -->"
+END = "<!-- end of support tables -->"
 LETTERS = {"sdpa": "S", "tiled": "T", "reference": "R"}
 
 
@@ -46,3 +49,20 @@ def _table(corner: str, rows: Iterable[str], columns: Iterable[str], cell: Calla
     lines = [f"| {corner} | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
     lines += [f"| {row} | {' | '.join(cell(row, column) for column in columns)} |" for row in rows]
     return lines
+
+
+def main() -> None:
+    """Write the tables into the README, between its markers."""
+    path = Path("README.md")
+    path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def with_tables(text: str) -> str:
+    """The text with the tables of today between its markers."""
+    head, start, rest = text.partition(START)
+    _, end, tail = rest.partition(END)
+    return f"{head}{start}\n\n{support_tables()}\n\n{end}{tail}"
+
+
+if __name__ == "__main__":
+    main()
