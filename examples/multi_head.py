@@ -1,4 +1,4 @@
-"""Multi-head attention: several self-attentions in parallel, here with scopes of their own; then a feed-forward network."""
+"""Multi-head attention: self-attentions in parallel, here with scopes of their own; then a feed-forward network."""
 
 import torch
 from torch import nn

@@ -4,7 +4,8 @@ import torch
 
 from regard import attend, weigh
 
-words = "When he saw his owner , the dog was happy , so he wagged his tail".split()
+sentence = "When he saw his owner , the dog was happy , so he wagged his tail"
+words = sentence.split()
 n, d, d_q, d_v = len(words), 32, 16, 8
 
 torch.manual_seed(0)

@@ -89,6 +89,11 @@ class AttentionProblem:
         """Every tensor that the output depends on and that this problem knows of."""
         return (*self.form.tensors(), self.values, *self.weights.learned())
 
+    def settle(self) -> None:
+        """Compute what is computed once, now: inside a checkpoint its history would be lost with the first pass."""
+        if self.may_leak:
+            self._sane  # noqa: B018
+
     def rebuilt(self, tensors: Sequence[Tensor]) -> AttentionProblem:
         """The same problem around other tensors for its form and, last, its values. They are taken to be finite."""
         n_form = len(self.form.tensors())

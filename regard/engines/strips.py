@@ -34,6 +34,7 @@ def strips_of(problem: AttentionProblem) -> Iterator[range]:
 
 def map_strips(problem: AttentionProblem, function: Callable[[AttentionProblem, range], Summary]) -> Iterator[Summary]:
     """`function(problem, rows)` for each strip, kept for the backward pass as its inputs alone."""
+    problem.settle()
     for rows in strips_of(problem):
         if torch.is_grad_enabled():
             yield checkpoint(function, problem, rows, use_reentrant=False, preserve_rng_state=False)
