@@ -87,7 +87,9 @@ class AttentionProblem:
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         """Every tensor that the output depends on and that this problem knows of."""
-        return (*self.form.tensors(), self.values, *self.weights.learned())
+        # Even a gradient of zero becomes NaN on its way through the projection of a NaN.
+        form = self._sane[0] if self.may_leak else self.form
+        return (*form.tensors(), self.values, *self.weights.learned())
 
     def settle(self) -> None:
         """Compute what is computed once, now: inside a checkpoint its history would be lost with the first pass."""

@@ -1,4 +1,4 @@
-"""Runs the contract and counts: `python -m regard.testing [--device cuda] [--dtype float32] [--engine tiled]`."""
+"""Runs the contract and counts: `python -m regard.testing [--device cuda] [--dtype float32] [--engine tiled] [--score Dot]`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import sys
 import time
 from collections import Counter
 
-import torch
-
 from regard.engines import ENGINES, Engine, Tiled
-from regard.testing.cases import DTYPES, every_case
+from regard.testing.cases import DTYPES, SCORES, Case, every_case
 from regard.testing.contract import check
 
 NAMES = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES}
@@ -22,20 +20,24 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", choices=NAMES, action="append", help="repeat it for several; all if left out")
     parser.add_argument("--engine", choices=ENGINES, action="append", help="repeat it for several; all if left out")
+    parser.add_argument("--score", choices=SCORES, action="append", help="repeat it for several; all if left out")
     arguments = parser.parse_args()
     failed = 0
     for name in arguments.engine or ENGINES:
         engine = Tiled(tile_elements=256) if name == "tiled" else ENGINES[name]
         for dtype in arguments.dtype or NAMES:
-            failed += run(engine, NAMES[dtype], arguments.device)
+            cases = [
+                case for case in every_case(NAMES[dtype], arguments.device) if case.score in (arguments.score or SCORES)
+            ]
+            failed += run(engine, cases, f"{dtype:8} {arguments.device}")
     return 1 if failed else 0
 
 
-def run(engine: Engine, dtype: torch.dtype, device: str) -> int:
-    """Put an engine through every case; how many it failed."""
+def run(engine: Engine, cases: list[Case], where: str) -> int:
+    """Put an engine through the cases; how many it failed."""
     begun = time.perf_counter()
     counts: Counter[str] = Counter()
-    for case in every_case(dtype, device):
+    for case in cases:
         try:
             outcome = check(engine, case)
         except Exception as error:
@@ -45,8 +47,8 @@ def run(engine: Engine, dtype: torch.dtype, device: str) -> int:
             counts["matched" if outcome.matched else "refused"] += 1
     seconds = time.perf_counter() - begun
     print(
-        f"{engine.name:9} {str(dtype).removeprefix('torch.'):8} {device}: {counts['matched']} matched, "
-        f"{counts['refused']} refused with reasons, {counts['failed']} failed, in {seconds:.0f} s"
+        f"{engine.name:9} {where}: {counts['matched']} matched, {counts['refused']} refused with reasons, "
+        f"{counts['failed']} failed, in {seconds:.0f} s"
     )
     return counts["failed"]
 
