@@ -76,17 +76,13 @@ def _floats(array: Any) -> Tensor:
 
 
 def _categories(name: str, array: Any) -> Column:
-    compute = importlib.import_module("pyarrow.compute")
-    encoded = array.dictionary_encode().unify_dictionaries()
-    if encoded.num_chunks == 0:
-        return CategoryColumn(name, ArrowEntries(array), torch.empty(0, dtype=torch.int64), [])
-    pieces = [_codes(compute, chunk) for chunk in encoded.chunks]
-    return CategoryColumn(name, ArrowEntries(array), torch.cat(pieces), encoded.chunk(0).dictionary.to_pylist())
-
-
-def _codes(compute: Any, chunk: Any) -> Tensor:
-    codes = compute.fill_null(chunk.indices, -1).to_numpy(zero_copy_only=False)
-    return torch.from_numpy(codes.astype("int64"))
+    arrow, compute = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.compute")
+    # One piece has one dictionary; unifying those of many chunks takes far longer. Large offsets, so that it fits.
+    large = {arrow.string(): arrow.large_string(), arrow.binary(): arrow.large_binary()}
+    whole = arrow.concat_arrays(array.cast(large.get(array.type, array.type)).chunks or [arrow.array([], array.type)])
+    encoded = whole.dictionary_encode()
+    codes = compute.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype("int64")
+    return CategoryColumn(name, ArrowEntries(array), torch.from_numpy(codes), encoded.dictionary.to_pylist())
 
 
 def _times(name: str, array: Any) -> Column:

@@ -136,9 +136,10 @@ class Search:
         widths = self._best([_alike(each, self.places) for each in self._grid(start, floor)])
         for place in range(len(widths.mismatches)):
             widths = self._best([_with_mismatch(widths, place, each) for each in MISMATCHES])
-        if len(widths.bandwidths) > 1:
-            for place in range(len(widths.bandwidths)):
-                widths = self._best([_with_factor(widths, place, factor) for factor in (8.0, 4.0, 2.0, 1.0, 0.5)])
+        n_quantities = len(widths.bandwidths)
+        # Twice: what the first column gave up may be worth having once the others have made room.
+        for place in list(range(n_quantities)) * (2 if n_quantities > 1 else 0):
+            widths = self._best([_with_factor(widths, place, factor) for factor in (8.0, 4.0, 2.0, 1.0, 0.5)])
         least = floor / min(widths.bandwidths)
         return self._best([widths.times(max(factor, least)) for factor in (2.0, 2**0.5, 1.0, 2**-0.5, 0.5)])
 

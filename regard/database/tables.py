@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from regard.database.columns import Column, Entries
+from regard.database.csv import read_csv
 from regard.database.inference import column_from
 from regard.database.pairs import Pairs
 from regard.errors import MissingDependency, ShapeError, TableError
@@ -130,7 +131,7 @@ def _read_file(path: Path, wanted: list[str]) -> Any:
     arrow = needs_pyarrow(f"reading {path.name}")
     try:
         if kind in CSV:
-            return _read_csv(path, wanted, CSV[kind])
+            return read_csv(path, wanted, CSV[kind], check_names)
         if kind in PARQUET:
             parquet = importlib.import_module("pyarrow.parquet")
             check_names(wanted, parquet.read_schema(path).names)
@@ -140,16 +141,6 @@ def _read_file(path: Path, wanted: list[str]) -> Any:
         return table.select(wanted)
     except (arrow.ArrowInvalid, arrow.ArrowKeyError, OSError, UnicodeDecodeError) as error:
         raise TableError(f"{path.name} must be a {kind} table: it could not be read ({error}).") from error
-
-
-def _read_csv(path: Path, wanted: list[str], delimiter: str) -> Any:
-    csv = importlib.import_module("pyarrow.csv")
-    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with csv.open_csv(path, parse_options=parse) as reader:
-        check_names(wanted, reader.schema.names)
-    # Empty text counts as missing, as an empty number does.
-    convert = csv.ConvertOptions(include_columns=wanted, strings_can_be_null=True, quoted_strings_can_be_null=True)
-    return csv.read_csv(path, parse_options=parse, convert_options=convert)
 
 
 def _nearest_file(path: Path) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from datetime import date, datetime, timedelta
+from random import Random
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from regard import (
     Boxcar,
@@ -289,3 +292,28 @@ def test_an_answer_is_the_same_every_time() -> None:
     first, second = (make_students().attend((3.1, 25, "art")) for _ in range(2))
     assert isinstance(first, Answer)
     assert (first.value, first.rows, first.similarity) == (second.value, second.rows, second.similarity)
+
+
+PAIRS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-100, 100)), min_size=1, max_size=12)
+
+
+@settings(max_examples=200)
+@given(PAIRS, st.integers(-5, 5), st.randoms(use_true_random=False))
+def test_the_order_of_the_pairs_changes_nothing(pairs: list[tuple[int, int]], query: int, random: Random) -> None:
+    shuffled = random.sample(pairs, len(pairs))
+    first, second = (
+        Database([key for key, _ in each], [value for _, value in each]).attend(query, score=Gaussian(1.5))
+        for each in (pairs, shuffled)
+    )
+    assert first.value == pytest.approx(second.value)
+    assert first.std == pytest.approx(second.std, abs=1e-5)
+
+
+@settings(max_examples=200)
+@given(PAIRS, st.integers(-5, 5))
+def test_an_answer_lies_among_the_values(pairs: list[tuple[int, int]], query: int) -> None:
+    values = [value for _, value in pairs]
+    answer = Database([key for key, _ in pairs], values).attend(query)
+    if answer.found:
+        assert min(values) - 1e-9 <= answer.value <= max(values) + 1e-9
+        assert float(answer.weights.sum()) + answer.rest == pytest.approx(1.0)
