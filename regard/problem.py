@@ -43,11 +43,19 @@ class AttentionProblem:
     @cached_property
     def grid(self) -> Grid:
         """The size of the problem: all batch axes broadcast."""
+        form, heads = self.form, self.weights.batch_shape
         try:
-            batch_shape = broadcast_shapes(self.form.batch_shape, self.values.shape[:-2])
+            scores_shape = broadcast_shapes(form.batch_shape, heads)
+        except ValueError as error:
+            raise ShapeError(
+                f"What a score or rule has for each head must broadcast with the last batch axis: {error}. "
+                f"Put heads on the axis before n: (..., heads, n, dim)."
+            ) from None
+        try:
+            batch_shape = broadcast_shapes(scores_shape, self.values.shape[:-2])
         except ValueError:
             raise ShapeError(
-                f"The batch axes of scores and `values` must broadcast: got scores {tuple(self.form.batch_shape)} and "
+                f"The batch axes of scores and `values` must broadcast: got scores {scores_shape} and "
                 f"values {tuple(self.values.shape)}. Line the batch axes up, or insert axes of size 1."
             ) from None
         return Grid(tuple(batch_shape), self.queries.shape[-2], self.keys.shape[-2], self.queries.device)

@@ -99,11 +99,14 @@ class WeightsView:
         n_queries = self.shape[-2]
         if isinstance(index, slice):
             index = list(range(*index.indices(n_queries)))
-        places = torch.as_tensor([index] if isinstance(index, int) else index, device=self._problem.grid.device).long()
+        places = torch.as_tensor([index] if isinstance(index, int) else index, device=self._problem.grid.device)
         if places.ndim != 1:
             raise OptionError(
                 f"`index` of rows() must be one query or a list of queries: got shape {tuple(places.shape)}."
             )
+        if places.numel() and (places.is_floating_point() or places.dtype == torch.bool):
+            raise OptionError(f"`index` of rows() must hold integers: got {places.dtype}. Use .nonzero() of a mask.")
+        places = places.long()
         if places.numel() and not bool(((places >= -n_queries) & (places < n_queries)).all()):
             raise OptionError(
                 f"`index` of rows() must be in [{-n_queries}, {n_queries}): got {places.tolist()}. "
@@ -296,6 +299,10 @@ class WeightsView:
 
 def _as_range(span: slice | range, size: int) -> range:
     places = range(*span.indices(size)) if isinstance(span, slice) else span
-    if places.step != 1 or (len(places) and not 0 <= places.start <= places.stop <= size):
+    if (
+        not isinstance(places, range)
+        or places.step != 1
+        or (len(places) and not 0 <= places.start <= places.stop <= size)
+    ):
         raise OptionError(f"A tile must be consecutive rows and columns within the weights: got {span} of {size}.")
     return places

@@ -82,6 +82,14 @@ def test_rows_out_of_range_are_refused(index):
         view_of().rows(index)
 
 
+@pytest.mark.parametrize("index", [torch.ones(N, dtype=torch.bool), [0.0, 1.0]])
+def test_rows_that_are_no_integers_are_refused(index):
+    with pytest.raises(
+        OptionError, match=r"`index` of rows\(\) must hold integers: got torch\.(bool|float32)\. Use \.nonzero"
+    ):
+        view_of().rows(index)
+
+
 def test_rows_of_two_axes_are_refused():
     with pytest.raises(
         OptionError, match=r"`index` of rows\(\) must be one query or a list of queries: got shape \(1, 2\)"
@@ -89,7 +97,9 @@ def test_rows_of_two_axes_are_refused():
         view_of().rows([[0, 1]])
 
 
-@pytest.mark.parametrize("tile", [(slice(0, 4, 2), slice(0, 4)), (range(3, 14), range(2)), (range(2), range(-1, 3))])
+@pytest.mark.parametrize(
+    "tile", [(slice(0, 4, 2), slice(0, 4)), (range(3, 14), range(2)), (range(2), range(-1, 3)), (1, 2)]
+)
 def test_tiles_with_gaps_or_outside_are_refused(tile):
     with pytest.raises(
         OptionError, match=r"A tile must be consecutive rows and columns within the weights: got .* of 1[13]\."

@@ -133,20 +133,23 @@ def heads_shape(heads: int | None) -> tuple[int, ...]:
 
 def positive_parameter(owner: nn.Module, name: str, value: float | Tensor) -> None:
     """Keep a positive number on a module: a float as it is, a Tensor as a buffer, an nn.Parameter as learned."""
+    positive = bool((value.detach() > 0).all()) if isinstance(value, Tensor) else value > 0
+    if not positive:
+        raise OptionError(f"`{name}` of {type(owner).__name__} must be positive: got {value}.")
     if isinstance(value, nn.Parameter):
         owner.register_parameter(name, value)
     elif isinstance(value, Tensor):
         owner.register_buffer(name, value)
     else:
-        if not value > 0:
-            raise OptionError(f"`{name}` of {type(owner).__name__} must be positive: got {value}.")
         setattr(owner, name, float(value))
 
 
 def scaled_by(form: Form, factor: float | Tensor) -> Form:
     """`form` times a factor, learned or not; a tensor has one factor, or one for each head."""
     if isinstance(factor, Tensor):
-        if isinstance(form, DotForm) and not form.steps:
+        # A factor for another number of heads stays a step: the problem says so with all its batch axes.
+        fits = factor.numel() == 1 or form.batch_shape[-1:] in ((), (1,), tuple(factor.shape[-1:]))
+        if isinstance(form, DotForm) and not form.steps and fits:
             return dataclasses.replace(form, left=form.left * per_head(factor))
         return form.then(Scale(per_head(factor)))
     if factor == 1.0:

@@ -71,9 +71,9 @@ class OnColumns(Score):
     def _pick(self, vectors: Tensor) -> Tensor:
         if isinstance(self.columns, slice):
             return vectors[..., self.columns]
-        if self.columns and max(self.columns) >= vectors.shape[-1]:
+        if not all(0 <= column < vectors.shape[-1] for column in self.columns):
             raise ShapeError(
-                f"The columns of .on({list(self.columns)}) must be below the dim: got vectors {tuple(vectors.shape)}. "
+                f"The columns of .on({list(self.columns)}) must be in [0, dim): got vectors {tuple(vectors.shape)}. "
                 f"Columns count from 0."
             )
         return vectors.index_select(-1, torch.tensor(self.columns, device=vectors.device, dtype=torch.long))

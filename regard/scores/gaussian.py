@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from regard.errors import ShapeError
 from regard.scores.base import Score, positive_parameter, same_dim
 from regard.scores.distance import half_squared_distance
 from regard.scores.form import Form
@@ -35,10 +36,20 @@ class Gaussian(Score):
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         same_dim(queries, keys, "Gaussian")
+        check_bandwidth(self.bandwidth, queries.shape[-1], "Gaussian")
         return half_squared_distance(queries / self.bandwidth, keys / self.bandwidth)
 
     def extra_repr(self) -> str:
         return describe(self.bandwidth)
+
+
+def check_bandwidth(bandwidth: float | Tensor, dim: int, owner: str) -> None:
+    """Raise unless there is one bandwidth, or one for each dimension."""
+    if isinstance(bandwidth, Tensor) and tuple(bandwidth.shape) not in ((), (1,), (dim,)):
+        raise ShapeError(
+            f"`bandwidth` of {owner} must be one number, or one for each of {dim} dimensions: "
+            f"got {tuple(bandwidth.shape)}. Pass a tensor ({dim},)."
+        )
 
 
 def describe(bandwidth: float | Tensor) -> str:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from regard.scores.base import Score, positive_parameter, same_dim
 from regard.scores.form import ChannelForm, Form
-from regard.scores.gaussian import describe
+from regard.scores.gaussian import check_bandwidth, describe
 
 
 class Laplacian(Score):
@@ -32,6 +32,7 @@ class Laplacian(Score):
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         same_dim(queries, keys, "Laplacian")
+        check_bandwidth(self.bandwidth, queries.shape[-1], "Laplacian")
         width = max(queries.shape[-1], 1)
         return ChannelForm(queries / self.bandwidth, keys / self.bandwidth, "absolute", scale=-1.0, width=width)
 

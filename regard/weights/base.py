@@ -97,6 +97,11 @@ class Weights(nn.Module):
         return 1.0
 
     @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The batch axes of what the rule itself holds: one for heads, where it has a number for each."""
+        return ()
+
+    @property
     def streams(self) -> bool:
         """Whether this rule has passes, so that it can run over tiles."""
         return type(self).solve is not Weights.solve

@@ -88,6 +88,10 @@ class Entmax(Weights):
             self.alpha = alpha
         self._check_alpha()
 
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return tuple(self.alpha.shape) if isinstance(self.alpha, Tensor) else ()
+
     def define(self, scores: Tensor) -> Tensor:
         self._check_alpha()
         return entmax(scores, alpha=self.alpha)

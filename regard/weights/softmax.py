@@ -64,7 +64,10 @@ class Softmax(OnePass):
         super().__init__()
         if not isinstance(temperature, Tensor) and not temperature > 0:
             raise OptionError(f"`temperature` of Softmax must be positive: got {temperature}.")
-        self.temperature = temperature
+        if isinstance(temperature, Tensor) and not isinstance(temperature, nn.Parameter):
+            self.register_buffer("temperature", temperature)
+        else:
+            self.temperature = temperature
         if isinstance(sink, Tensor) and not isinstance(sink, nn.Parameter):
             self.register_buffer("sink", sink)
         else:
@@ -78,6 +81,10 @@ class Softmax(OnePass):
     @property
     def factor(self) -> float | Tensor:
         return 1 / self.temperature
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return tuple(self.sink.shape) if isinstance(self.sink, Tensor) else ()
 
     def define(self, scores: Tensor) -> Tensor:
         return softmax(scores, sink=self._sink(scores))
@@ -114,5 +121,6 @@ class Softmax(OnePass):
         return sink.reshape(*sink.shape, 1, 1)
 
     def extra_repr(self) -> str:
-        shown = [f"temperature={self.temperature}"] if self.temperature != 1.0 else []
+        plain = not isinstance(self.temperature, Tensor) and self.temperature == 1.0
+        shown = [] if plain else [f"temperature={self.temperature}"]
         return ", ".join(shown + ([f"sink={self.sink}"] if self.sink is not None else []))

@@ -52,6 +52,8 @@ class TopK(Weights):
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise OptionError(f"`k` of TopK must be an integer of at least 1: got {k!r}.")
         self.k = k
+        if then is not None and not isinstance(then, Weights):
+            raise OptionError(f"`then` of TopK must be a regard Weights, such as Softmax(): got {then!r}.")
         self.then = Softmax() if then is None else then
 
     @property
@@ -61,6 +63,10 @@ class TopK(Weights):
     @property
     def centre(self) -> str:  # type: ignore[override]
         return self.then.centre
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return self.then.batch_shape
 
     @property
     def streams(self) -> bool:

@@ -164,6 +164,13 @@ def test_a_bias_of_another_size_is_refused():
         attend(torch.ones(2, 3), torch.ones(5, 3), torch.ones(5, 1), score=Dot() + Bias(torch.ones(2, 4)))
 
 
+@pytest.mark.parametrize("term", [Alibi([1.0, 2.0]), RelativeBias(2, heads=2), Bias(torch.ones(2, 5, 5))])
+def test_terms_for_another_number_of_heads_are_refused(term):
+    text = r"What a score or rule has for each head must broadcast with the last batch axis: .* do not broadcast\."
+    with pytest.raises(ShapeError, match=text):
+        attend(torch.ones(3, 5, 2), torch.ones(5, 2), torch.ones(5, 1), score=Dot() + term)
+
+
 def test_slopes_of_two_axes_are_refused():
     with pytest.raises(ShapeError, match=r"`slopes` of Alibi must be one number, or one for each head: got \(2, 2\)"):
         Alibi(torch.ones(2, 2))

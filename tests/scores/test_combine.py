@@ -86,10 +86,11 @@ def test_proportional_takes_a_sum_of_kernels():
     torch.testing.assert_close(output, torch.tensor([[2 / 3, 1 / 3, 0]]))
 
 
-def test_columns_beyond_the_dim_are_refused():
-    text = r"The columns of \.on\(\[0, 4\]\) must be below the dim: got vectors \(2, 3\)\. Columns count from 0\."
+@pytest.mark.parametrize("columns", [[0, 4], [-1, 0]])
+def test_columns_outside_the_dim_are_refused(columns):
+    text = r"The columns of \.on\(\[.*\]\) must be in \[0, dim\): got vectors \(2, 3\)\. Columns count from 0\."
     with pytest.raises(ShapeError, match=text):
-        attend(torch.ones(2, 3), torch.ones(5, 3), torch.ones(5, 1), score=Dot().on([0, 4]))
+        attend(torch.ones(2, 3), torch.ones(5, 3), torch.ones(5, 1), score=Dot().on(columns))
 
 
 def test_adding_a_tensor_is_refused_with_the_wrapper_to_use():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard import Gaussian, Proportional, attend, plan
+from regard import Gaussian, Laplacian, Proportional, attend, plan
 from regard.errors import OptionError, ScoreError, ShapeError
 from regard.scores import ChannelForm, DotForm
 
@@ -75,7 +75,14 @@ def test_the_gradient_where_a_query_meets_a_key_is_zero(shift):
     torch.testing.assert_close(q.grad, torch.zeros_like(q), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("bandwidth", [0.0, -1.0, math.nan])
+@pytest.mark.parametrize("kind", [Gaussian, Laplacian])
+def test_a_bandwidth_for_another_number_of_dimensions_is_refused(kind):
+    text = r"must be one number, or one for each of 3 dimensions: got \(2,\)\. Pass a tensor \(3,\)\."
+    with pytest.raises(ShapeError, match=rf"`bandwidth` of {kind.__name__} {text}"):
+        attend(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 1), score=kind(torch.ones(2)))
+
+
+@pytest.mark.parametrize("bandwidth", [0.0, -1.0, math.nan, torch.tensor([1.0, 0.0])])
 def test_a_bandwidth_that_is_not_positive_is_refused(bandwidth):
     with pytest.raises(OptionError, match=r"`bandwidth` of Gaussian must be positive: got "):
         Gaussian(bandwidth)

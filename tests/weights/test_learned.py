@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from regard import Dot, Entmax, Proportional, Softmax, Sparsemax, TopK, attend
+from regard import Dot, Entmax, Proportional, Softmax, Sparsemax, TopK, attend, partial
 from regard.engines import Tiled
-from regard.errors import OptionError, ScoreError
+from regard.errors import OptionError, ScoreError, ShapeError
 
 ENGINES = [pytest.param("reference", id="reference"), pytest.param(Tiled(tile_elements=64), id="tiled")]
 
@@ -99,6 +99,56 @@ def test_what_an_inner_rule_learns_learns_inside_a_top_k(engine):
 def test_a_sink_takes_everything_from_a_query_that_may_look_nowhere(engine):
     q, k, v = torch.ones(2, 3), torch.ones(0, 3), torch.ones(0, 4)
     assert torch.equal(attend(q, k, v, weights=Softmax(sink=0.0), engine=engine), torch.zeros(2, 4))
+
+
+HEADS = {
+    "temperature": lambda: Softmax(temperature=parameter(0.5, 2.0, 1.0)),
+    "sink": lambda: Softmax(sink=parameter(0.5, 2.0, 1.0)),
+    "alpha": lambda: Entmax(parameter(1.2, 2.0, 3.0)),
+    "inner-sink": lambda: TopK(4, Softmax(sink=parameter(0.5, 2.0, 1.0))),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", HEADS)
+def test_a_number_for_each_head_is_a_batch_axis_where_the_inputs_have_none(name, engine):
+    q, k, v = (each[0, 0] for each in drawn())
+    rule = HEADS[name]()
+    alone = attend(q, k, v, weights=rule, engine=engine)
+    repeated = attend(q.expand(3, 7, 4), k, v, weights=rule, engine="reference")
+    torch.testing.assert_close(alone, repeated)
+    found = torch.autograd.grad(alone.square().sum(), list(rule.parameters()))
+    torch.testing.assert_close(found, torch.autograd.grad(repeated.square().sum(), list(rule.parameters())))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_numbers_for_another_number_of_heads_are_refused(name):
+    text = r"What a score or rule has for each head must broadcast with the last batch axis: .*\. Put heads on the"
+    with pytest.raises(ShapeError, match=text):
+        attend(torch.ones(2, 7, 4), torch.ones(5, 4), torch.ones(5, 4), weights=HEADS[name]())
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_rules_with_a_number_for_each_head_merge_and_have_a_repr(name):
+    q, k, v = drawn()
+    rule = HEADS[name]()
+    parts = [partial(q, k[..., a:b, :], v[..., a:b, :], weights=rule) for a, b in ((0, 9), (9, 21))]
+    merged = parts[0].merge(parts[1])
+    torch.testing.assert_close(merged.finish(), attend(q, k, v, weights=rule))
+    assert "tensor([" in repr(rule)
+
+
+def test_a_temperature_that_is_a_plain_tensor_is_a_buffer():
+    rule = Softmax(temperature=torch.tensor([0.5, 2.0, 1.0]).double())
+    assert [name for name, _ in rule.named_buffers()] == ["temperature"]
+    learned = Softmax(temperature=nn.Parameter(rule.temperature.clone()))
+    torch.testing.assert_close(attend(*drawn(), weights=rule), attend(*drawn(), weights=learned))
+
+
+@pytest.mark.parametrize("then", ["softmax", Softmax, 3])
+def test_something_that_is_no_rule_inside_a_top_k_is_refused(then):
+    with pytest.raises(OptionError, match=r"`then` of TopK must be a regard Weights, such as Softmax\(\): got "):
+        TopK(3, then)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0])
