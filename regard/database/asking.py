@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
@@ -79,9 +80,11 @@ class Asker:
             view = weigh(encoded, keys, self.pool.matrix, score=chosen.score, weights=chosen.weights)
             summaries = self.pool.summaries(view)
             heaviest = view.top(min(top, n_rows))
-            nearest = keys[heaviest.indices[:, 0].clamp(min=0)]  # −1 where every weight is 0
-            # Each query with its own best row alone: a batch of 1 × 1 scores.
-            best = chosen.score(encoded.unsqueeze(1), nearest.unsqueeze(1)).flatten().tolist()
+            best = [0.0] * len(queries)
+            if chosen.floor > -math.inf:
+                nearest = keys[heaviest.indices[:, 0].clamp(min=0)]  # −1 where every weight is 0
+                # Each query with its own best row alone: a batch of 1 × 1 scores.
+                best = chosen.score(encoded.unsqueeze(1), nearest.unsqueeze(1)).flatten().tolist()
         answers = []
         for query, (total, summary), values, indices, score in zip(
             queries, summaries, heaviest.weights, heaviest.indices, best, strict=True

@@ -173,7 +173,7 @@ def has_entry(column: Column, entry: Any) -> bool:
     entry = plain(entry)
     if isinstance(column, CategoryColumn):
         return column.code(entry) >= 0
-    if isinstance(column, Quantity):
+    if isinstance(column, Quantity) and (isinstance(column, TimeColumn) or not isinstance(entry, str)):
         try:
             return bool(_equal_rows(column, entry).any())
         except OptionError:

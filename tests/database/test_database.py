@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import date
 
 import pytest
@@ -149,3 +151,24 @@ def test_a_number_is_not_a_sequence_of_keys() -> None:
 def test_top_must_be_a_positive_integer(top: object) -> None:
     with pytest.raises(OptionError, match="`top` must be a positive integer: got"):
         Database([1.0], [1.0]).attend(1.0, top=top)  # type: ignore[arg-type]
+
+
+def test_in_memory_it_needs_torch_alone() -> None:
+    program = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("numpy", "pyarrow", "pandas", "polars", "rich"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Refuse())
+import warnings
+warnings.simplefilter("ignore")  # torch remarks that there is no NumPy
+from regard import Database
+database = Database({"gpa": [3.0, 3.5, 4.0, 3.4], "major": ["law", "art", "law", "art"]}, [1.0, 2.0, 3.0, 2.0])
+answer = database.attend((3.5, "art"))
+print(answer.found, len(repr(answer)) > 100, len(answer._repr_html_()) > 100, database[3.0, "law"])
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.stdout == "True True True 1.0\n", result.stderr

@@ -118,6 +118,10 @@ def test_a_key_that_is_a_value_is_told_to_swap() -> None:
     assert "use .swap()" in message(Database(["a", "b"], [1.0, 2.0]), 2)
 
 
+def test_a_number_written_as_text_is_neither_a_key_nor_a_value() -> None:
+    assert "The nearest keys are 2.0, 1.0" in message(Database([1.0, 2.0], [1.0, 2.0]), "2.0")
+
+
 def test_a_key_like_no_other_is_shown_some_keys() -> None:
     assert message(Database(["alpha", "beta", "gamma", "delta"], [1, 2, 3, 4]), 17) == (
         "A lookup must be for a key of the database: got 17. Its first keys are 'alpha', 'beta', 'gamma'."

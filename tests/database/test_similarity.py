@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from regard import (
+    Bias,
     Boxcar,
     Custom,
     Database,
@@ -75,6 +76,11 @@ def test_a_kernel_alone_weighs_in_proportion(numbers: Database, score: object) -
 @pytest.mark.parametrize("score", [Gaussian(0.7), Laplacian(0.7), Custom(lambda q, k: -(q - k.mT).abs())])
 def test_any_other_score_goes_through_softmax(numbers: Database, score: object) -> None:
     assert weights_of(numbers, 3.0, score=score) == weights_of(numbers, 3.0, score=score, weights=Softmax())
+
+
+def test_a_score_may_depend_on_the_row(numbers: Database) -> None:
+    last = Bias(torch.tensor([[0.0, 0.0, 0.0, 0.0, 0.0, 50.0]], dtype=torch.float64))
+    assert numbers.attend(3.0, score=Gaussian(1.0) + last).value == pytest.approx(60.0)
 
 
 def test_scores_of_columns_add(mixed: Database) -> None:
