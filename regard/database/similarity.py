@@ -82,8 +82,7 @@ def _chosen(
     )
     rule = weights or Softmax()
     text = [_default_text(encoding, place, choice) for place in [*quantities, *categories]]
-    if quantities:
-        text[len(quantities) - 1] += f", by {choice.method}"
+    text[len(quantities) - 1] += f", by {choice.method}"
     best_possible = sum(-math.log(mismatch) for mismatch in widths.mismatches)
     floor = best_possible - TOO_FAR**2 / 2 + choice.typical
     score = mixed_score(encoding.places_of(quantities, categories), widths).to(encoding.dtype)
@@ -100,11 +99,7 @@ def _given(
 ) -> Similarity:
     """A score of the quantities together; categories keep their soft equality."""
     if not quantities:
-        if not isinstance(score, Equal | Custom | OnColumns | Scaled | Sum):
-            raise OptionError(
-                f"`score` over columns without a distance ({_joined(encoding, categories)}) must be Equal(), or a "
-                f"Custom that compares codes: got {score}. Leave `score` out to ask by equality."
-            )
+        _check_compares_codes(encoding, categories, score)
         return _finished(encoding, [(score, categories, _score_text(score))], weights, scaled=False)
     # One column is compared in its own units; several have no unit in common but the standard deviation.
     scaled = len(quantities) > 1
@@ -128,6 +123,8 @@ def _by_column(
     for place in [*quantities, *categories]:
         name = encoding.columns[place].name
         if name in scores:
+            if place in categories:
+                _check_compares_codes(encoding, [place], scores[name])
             parts.append((scores[name], [place], _score_text(scores[name])))
         else:
             left.append(place)
@@ -181,6 +178,14 @@ def logarithm(kernel: Score) -> Score:
         return scores.log()
 
     return Custom(log_kernel)
+
+
+def _check_compares_codes(encoding: Encoding, categories: list[int], score: Score) -> None:
+    if not isinstance(score, Equal | Custom | OnColumns | Scaled | Sum):
+        raise OptionError(
+            f"`score` over columns without a distance ({_joined(encoding, categories)}) must be Equal(), or a "
+            f"Custom that compares codes: got {score}. Leave `score` out to ask by equality."
+        )
 
 
 def _ranks(rule: Weights) -> bool:

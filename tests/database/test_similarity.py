@@ -158,6 +158,11 @@ def test_a_score_with_a_distance_cannot_compare_words() -> None:
     )
 
 
+def test_a_score_with_a_distance_cannot_compare_the_words_of_a_mixed_key(mixed: Database) -> None:
+    with pytest.raises(OptionError, match=r"columns without a distance \(word\) must be Equal\(\)"):
+        mixed.attend((3.0, "a"), score={"word": Laplacian(1.0)})
+
+
 def test_a_log_kernel_in_proportion_is_refused(numbers: Database) -> None:
     with pytest.raises(ScoreError, match=r"Use Softmax\(\)"):
         numbers.attend(3.0, weights=Proportional())
