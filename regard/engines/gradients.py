@@ -19,7 +19,7 @@ from regard.engines.reference import define
 from regard.engines.strips import strips_of
 from regard.engines.tiles import Stream, Tile
 from regard.problem import AttentionProblem
-from regard.scores.form import Form
+from regard.scores.form import Form, product
 from regard.weights import Statistics, Weights
 
 if TYPE_CHECKING:
@@ -120,12 +120,12 @@ def _add_tile(
         tracked = tile.scores(form)
     scores, positions, keep = tracked.detach(), tile.positions, tile.keep()
     weights = rule.weights(scores, statistics, positions)
-    buffers.add_values(tile, (weights if keep is None else weights * keep).mT @ gradient)
+    buffers.add_values(tile, weights if keep is None else weights * keep, gradient)
     slope = rule.slope(scores, weights, statistics, positions)
     tangents = rule.tangents(scores, weights, statistics, positions) if buffers.has_learned else ()
     if slope is None and not tangents:
         return
-    to_weights = gradient @ tile.values.mT  # dP
+    to_weights = product(gradient, tile.values.mT)  # dP
     if keep is not None:
         to_weights = to_weights * keep
     for place, tangent in enumerate(tangents):
@@ -194,12 +194,17 @@ class _Buffers:
             if buffer is not None:
                 yield buffer
 
-    def add_values(self, tile: Tile, gradient: Tensor) -> None:
-        """Add the gradient of a tile's values, `(*batch_shape, columns, value_dim)`."""
+    def add_values(self, tile: Tile, weights: Tensor, gradient: Tensor) -> None:
+        """Add the gradient of a tile's values, αᵀ dO: `(*batch_shape, rows, columns)` and `(..., rows, value_dim)`."""
         buffer = self.gradients[self._starts[id(tile.problem)] + len(tile.problem.form.tensors())]
-        if buffer is not None:
-            target = buffer[..., tile.columns.start : tile.columns.stop, :]
-            target += gradient.sum_to_size(target.shape)
+        if buffer is None:
+            return
+        target = buffer[..., tile.columns.start : tile.columns.stop, :]
+        # Batch entries that share their values are more rows of one product, not products to be summed.
+        while weights.ndim > 2 and (target.ndim < 3 or target.shape[-3] == 1):
+            weights, gradient = weights.flatten(-3, -2), gradient.flatten(-3, -2)
+            target = target.squeeze(-3) if target.ndim > 2 else target
+        target += (weights.mT @ gradient).sum_to_size(target.shape)
 
     def add_learned(self, place: int, gradient: Tensor) -> None:
         """Add the gradient of what the rule learned, from the gradient of each pair."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.problem import is_finite
+from regard.scores.form import product
 
 
 def pool(weights: Tensor, values: Tensor) -> Tensor:
@@ -15,9 +16,9 @@ def pool(weights: Tensor, values: Tensor) -> Tensor:
     made of plain tensor operations, so it is differentiable to any order, and its gradients do not leak either.
     """
     if is_finite(values):
-        return weights @ values
+        return product(weights, values)
     broken = ~values.isfinite().all(-1, keepdim=True)  # (..., m, 1)
-    pooled = weights @ torch.where(broken, 0, values)
+    pooled = product(weights, torch.where(broken, 0, values))
     for column in broken.unsqueeze(0).flatten(end_dim=-3).any(0).squeeze(-1).nonzero().flatten().tolist():
         weight = weights[..., column : column + 1]  # (..., n, 1)
         value = values[..., column : column + 1, :]  # (..., 1, value_dim)

@@ -19,7 +19,7 @@ from regard.engines.products import pool
 from regard.masks import Cover
 from regard.positions import Grid
 from regard.problem import AttentionProblem
-from regard.scores.form import Form
+from regard.scores.form import Form, product
 from regard.weights import Fold, Monoid, OnePass, Weights
 from regard.weights.base import State
 
@@ -69,7 +69,7 @@ class Tile:
     def pool(self, weights: Tensor, keep: Tensor | None) -> Tensor:
         """The values summed by weight, those that dropout keeps: `(*batch_shape, rows, value_dim)`."""
         weights = weights if keep is None else weights * keep
-        return pool(weights, self.values) if self.problem.may_leak else weights @ self.values
+        return pool(weights, self.values) if self.problem.may_leak else product(weights, self.values)
 
     def keep(self) -> Tensor | None:
         """What dropout multiplies the weights by; None without dropout."""

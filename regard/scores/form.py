@@ -63,6 +63,20 @@ def take(tensor: Tensor, axis: int, span: Span) -> Tensor:
     return tensor.index_select(axis, span)
 
 
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """`left @ right`, without a copy of `right` for each of the last batch entries of `left` that share it.
+
+    torch.matmul makes those copies: for grouped queries, `(..., groups, repeat, n, d)` by `(..., groups, 1, d, m)`, the
+    keys are copied `repeat` times. Here the entries that share become more rows of one product.
+    """
+    rows = [left.shape[-2]]
+    while left.ndim > 2 and right.ndim > 2 and right.shape[-3] == 1:
+        rows.insert(0, left.shape[-3])
+        left, right = left.flatten(-3, -2), right.squeeze(-3)
+    together = left @ right
+    return together if len(rows) == 1 else together.unflatten(-2, rows)
+
+
 @dataclass(frozen=True)
 class Parts:
     """A bundle of tensors that can be narrowed to a tile."""
@@ -167,7 +181,7 @@ class DotForm(Form):
     def pairs(self) -> Tensor:
         # Scale the smaller factor, not the n × m product; and before the product, so that large inputs do not overflow.
         left = self.left if self.scale == 1.0 else self.left * self.scale
-        return left @ self.right.mT
+        return product(left, self.right.mT)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Runs the contract and counts: `python -m regard.testing [--device cuda] [--dtype float32] [--engine tiled] [--score Dot]`."""
+"""Runs the contract and counts: `python -m regard.testing --device cuda --dtype float32`; `--help` has the rest."""
 
 from __future__ import annotations
 
