@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.errors import OptionError
 from regard.positions import Grid
+from regard.weights.topk import best_k
 
 Pool: TypeAlias = Literal["sum", "mean", "max"]
 Result = TypeVar("Result")
@@ -65,8 +66,8 @@ class TopWeights(Reader[Top]):
         known = torch.where(before < 0, -torch.inf, self.weights[..., block, :])
         weights = torch.cat([known, torch.where(weights == 0, -torch.inf, weights)], -1)
         places = torch.cat([before, places], -1)
-        order = weights.sort(dim=-1, descending=True, stable=True).indices[..., : self.k]
-        best, places = weights.gather(-1, order), places.gather(-1, order)
+        best, order = best_k(weights, self.k)
+        places = places.gather(-1, order)
         nothing = best == -torch.inf
         self.weights[..., block, :] = torch.where(nothing, 0, best)
         self.indices[..., block, :] = torch.where(nothing, -1, places)

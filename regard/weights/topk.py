@@ -144,10 +144,26 @@ class _BestK:
         return self._best(torch.cat([left[0], right[0]], -1), torch.cat([left[1], right[1]], -1))
 
     def _best(self, scores: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        # A stable sort keeps equals in the order of their columns; topk() promises no order.
-        order = scores.sort(dim=-1, descending=True, stable=True).indices[..., : self.k]
-        best = scores.gather(-1, order)
-        index = torch.where(best == -torch.inf, -1, columns.gather(-1, order))
+        best, places = best_k(scores, self.k)
+        index = torch.where(best == -torch.inf, -1, columns.gather(-1, places))
         # Every row block has k places, so that the statistics of row blocks fit together.
         empty = (0, self.k - best.shape[-1])
         return pad(best, empty, value=-torch.inf), pad(index, empty, value=-1)
+
+
+def best_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row, largest first, and where they are; the first of equals comes first.
+
+    Where fewer than k are above −inf, the places of the rest mean nothing.
+    """
+    if k < scores.shape[-1]:
+        best, places = scores.topk(k, dim=-1)
+        # topk() may take any of the keys that tie for the last place. Only then is a stable sort of everything needed.
+        last = best[..., -1:]
+        ties = ((scores == last).sum(-1) != (best == last).sum(-1)) & (last.squeeze(-1) > -torch.inf)
+        if not bool(ties.any()):
+            places = places.sort(dim=-1).values
+            scores, within = scores.gather(-1, places).sort(dim=-1, descending=True, stable=True)
+            return scores, places.gather(-1, within)
+    best, places = scores.sort(dim=-1, descending=True, stable=True)
+    return best[..., :k], places[..., :k]
