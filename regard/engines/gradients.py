@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from regard.engines.reference import define
-from regard.engines.strips import strips_of
+from regard.engines.second import gradients_over_strips
 from regard.engines.tiles import Stream, Tile
-from regard.problem import AttentionProblem
 from regard.scores.form import Form, product
 from regard.weights import Statistics, Weights
 
@@ -37,12 +35,12 @@ def attach(stream: Stream, pooled: Pooled, captured: tuple[Tensor, ...]) -> Tens
     inputs = [tensor for part in stream.parts for tensor in part.inputs] + list(captured)
     if not torch.is_grad_enabled() or not any(each.requires_grad for each in inputs):
         return pooled.output
-    run = Run(stream, pooled.statistics, pooled.slope_mean, len(captured))
+    run = _Run(stream, pooled.statistics, pooled.slope_mean, len(captured))
     return _Attach.apply(run, pooled.output, *inputs)  # type: ignore[no-any-return, no-untyped-call]
 
 
 @dataclass(frozen=True)
-class Run:
+class _Run:
     """What a backward pass needs to know beside tensors."""
 
     stream: Stream
@@ -55,7 +53,7 @@ class _Attach(torch.autograd.Function):
     """An output computed elsewhere, with the gradient that it should have."""
 
     @staticmethod
-    def forward(ctx: Any, run: Run, output: Tensor, *inputs: Tensor) -> Tensor:
+    def forward(ctx: Any, run: _Run, output: Tensor, *inputs: Tensor) -> Tensor:
         ctx.run = run
         result = output.detach()
         ctx.save_for_backward(result, *inputs)
@@ -73,7 +71,7 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, run: Run, needed: Sequence[bool], output: Tensor, gradient: Tensor, *inputs: Tensor
+        ctx: Any, run: _Run, needed: Sequence[bool], output: Tensor, gradient: Tensor, *inputs: Tensor
     ) -> tuple[Tensor | None, ...]:
         ctx.run, ctx.needed = run, needed
         ctx.save_for_backward(gradient, *inputs)
@@ -88,12 +86,12 @@ class _Gradients(torch.autograd.Function):
                 "The tiled engine must stop at second derivatives: got a request for a third. "
                 'Use engine="reference", which has every order.'
             )
-        results = gradients_over_strips(ctx.run, ctx.needed, gradient, inputs, second)
+        results = gradients_over_strips(ctx.run.stream.parts, ctx.needed, gradient, inputs, second)
         return None, None, None, *results
 
 
 def gradients_over_tiles(
-    run: Run, needed: Sequence[bool], output: Tensor, gradient: Tensor, inputs: Sequence[Tensor]
+    run: _Run, needed: Sequence[bool], output: Tensor, gradient: Tensor, inputs: Sequence[Tensor]
 ) -> list[Tensor | None]:
     """The derivative with respect to each input that needs one; None for the others."""
     stream, rule = run.stream, run.stream.rule
@@ -138,7 +136,7 @@ def _add_tile(
 class _Buffers:
     """The gradients so far, each in the shape of its input."""
 
-    def __init__(self, run: Run, needed: Sequence[bool], inputs: Sequence[Tensor]) -> None:
+    def __init__(self, run: _Run, needed: Sequence[bool], inputs: Sequence[Tensor]) -> None:
         self.run, self.needed, self.inputs = run, needed, inputs
         # Sums over many tiles: half precision is gathered in float32, and what every tile adds to in float64.
         self.gradients = [
@@ -223,57 +221,3 @@ class _Buffers:
 def _wider(tensor: Tensor) -> torch.dtype:
     """The dtype in which gradients of a tensor are summed."""
     return torch.float64 if tensor.dtype == torch.float64 or tensor.ndim < 2 or tensor.shape[-2] == 1 else torch.float32
-
-
-def gradients_over_strips(
-    run: Run, needed: Sequence[bool], gradient: Tensor, inputs: Sequence[Tensor], second: Sequence[Tensor | None]
-) -> list[Tensor | None]:
-    """The derivative of `gradients_over_tiles` with respect to the output's gradient and each input."""
-    part = _single_part(run.stream)
-    n_form = len(part.form.tensors())
-    # Fresh leaves: queries and keys may be one tensor, and each place needs its own derivative.
-    leaves = [each.detach().requires_grad_(need) for each, need in zip(inputs[: n_form + 1], needed, strict=False)]
-    outer = [*leaves, *inputs[n_form + 1 :]]
-    problem = part.rebuilt(leaves)
-    to_gradient = gradient.detach().requires_grad_()
-    wanted = [place for place, need in enumerate(needed) if need]
-    totals: list[Tensor | None] = [None] * (1 + len(outer))
-    with torch.enable_grad():
-        for rows in strips_of(problem):
-            strip = to_gradient[..., rows.start : rows.stop, :]
-            output = define(problem, rows).to(strip.dtype)
-            if not output.requires_grad:
-                continue
-            first = torch.autograd.grad(
-                output, [outer[place] for place in wanted], strip, create_graph=True, allow_unused=True
-            )
-            pairs = [
-                (each, second[place])
-                for each, place in zip(first, wanted, strict=True)
-                if each is not None and each.requires_grad and second[place] is not None
-            ]
-            if not pairs:
-                continue
-            sources = [to_gradient, *(outer[place] for place in wanted)]
-            found = torch.autograd.grad(
-                [each for each, _ in pairs], sources, [weight for _, weight in pairs], allow_unused=True
-            )
-            for place, each in zip([0, *(1 + place for place in wanted)], found, strict=True):
-                if each is not None:
-                    before = totals[place]
-                    totals[place] = each if before is None else before + each
-    for place in wanted:
-        if totals[1 + place] is None:
-            totals[1 + place] = torch.zeros_like(outer[place])
-    if totals[0] is None:
-        totals[0] = torch.zeros_like(gradient)
-    return totals
-
-
-def _single_part(stream: Stream) -> AttentionProblem:
-    if len(stream.parts) != 1:
-        raise RuntimeError(
-            f"Second derivatives must be taken of one problem: got {len(stream.parts)} merged parts. "
-            f"Attend over the concatenated keys and values instead."
-        )
-    return stream.parts[0]

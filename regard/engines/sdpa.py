@@ -12,9 +12,8 @@ from torch.nn.attention import SDPBackend
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from regard.engines.base import Engine
-from regard.engines.gradients import Run, gradients_over_strips
+from regard.engines.second import gradients_over_strips
 from regard.engines.strips import pool_by_strips
-from regard.engines.tiles import Stream
 from regard.masks import Allowed, Causal, Cover, GlobalKeys, KeyMask, Mask, Padding
 from regard.positions import Grid, resolve_offset
 from regard.problem import AttentionProblem
@@ -233,5 +232,4 @@ class _FusedGradients(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *second: Tensor | None) -> tuple[Tensor | None, ...]:
         gradient, *inputs = ctx.saved_tensors
-        run = Run(Stream((ctx.problem,)), (), None, 0)
-        return None, None, None, *gradients_over_strips(run, ctx.needed, gradient, inputs, second)
+        return None, None, None, *gradients_over_strips((ctx.problem,), ctx.needed, gradient, inputs, second)
