@@ -166,8 +166,12 @@ def test_what_would_reach_the_math_backend_is_refused(monkeypatch):
         attend(*three(), engine="sdpa")
 
 
-def test_scores_that_autocast_computes_in_another_dtype_than_values_are_refused():
-    score = regard.Multiplicative(D, D)
+def test_autocast_reaches_the_fused_kernels_with_a_learned_projection():
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        chosen = plan(*three(dtype=torch.float32), score=score)
-    assert chosen.engine == "sdpa" or "scores are computed in" in str(chosen)
+        assert plan(*three(dtype=torch.float32), score=regard.Multiplicative(D, D)).engine == "sdpa"
+
+
+def test_scores_in_another_dtype_than_values_are_refused():
+    rule = regard.Softmax(temperature=nn.Parameter(torch.tensor([0.5, 1.0, 2.0])))  # float32, for inputs in half
+    refusals = plan(*three(dtype=torch.bfloat16), weights=rule).refusals["sdpa"]
+    assert refusals == ("scores are computed in torch.float32 and values are torch.bfloat16",)
