@@ -39,7 +39,7 @@ class Partial:
                 f"Partials must have outputs of the same shape and dtype: got {self.shape} in {self.dtype} and "
                 f"{other.shape} in {other.dtype}. Make them from the same queries and like values."
             )
-        if type(self.rule) is not type(other.rule) or str(self.rule) != str(other.rule):
+        if not _same(self.rule, other.rule):
             raise EngineRefusal(
                 f"Partials must have the same rule: got {self.rule} and {other.rule}. "
                 f"Pass the same `weights` to every partial()."
@@ -76,6 +76,15 @@ class Partial:
     def __repr__(self) -> str:
         kept = f"{len(self.parts)} parts kept" if self.parts else "sums alone"
         return f"<Partial of {self.rule}, output {self.shape}, {kept}>"
+
+
+def _same(rule: Weights, other: Weights) -> bool:
+    """Whether two rules are one, or equal in everything that they hold."""
+    if rule is other:
+        return True
+    mine, others = rule.state_dict(), other.state_dict()
+    alike = type(rule) is type(other) and str(rule) == str(other) and mine.keys() == others.keys()
+    return alike and all(torch.equal(each, others[name]) for name, each in mine.items())
 
 
 def start_partial(problem: AttentionProblem) -> Partial:

@@ -166,8 +166,8 @@ def make_problem(
     _check_dtypes(queries, keys, values)
     _check_shapes(queries, keys, values)
     _check_devices(queries, keys, values)
-    if not 0 <= dropout < 1:
-        raise OptionError(f"`dropout` must be in [0, 1): got {dropout}. It is the share of weights that are dropped.")
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise OptionError(f"`dropout` must be in [0, 1): got {dropout!r}. It is the share of weights that are dropped.")
     weights.check_score(score)
     seed = int(torch.randint(2**62, (), dtype=torch.int64)) if dropout else 0
     problem = AttentionProblem(queries, keys, values, score, weights, mask, float(dropout), seed, autocast_dtype)

@@ -108,8 +108,8 @@ class Map(Reader[Tensor]):
     """The weights pooled to a picture."""
 
     def __init__(self, height: int, width: int, pool: Pool) -> None:
-        if height < 1 or width < 1:
-            raise OptionError(f"The sides of map() must be at least 1: got {height} × {width}.")
+        if not all(isinstance(side, int) and side >= 1 for side in (height, width)):
+            raise OptionError(f"The sides of map() must be integers of at least 1: got {height} × {width}.")
         if pool not in ("sum", "mean", "max"):
             raise OptionError(f'`pool` of map() must be "sum", "mean" or "max": got {pool!r}.')
         self.wanted, self.pool = (height, width), pool

@@ -93,8 +93,8 @@ def _compare(what: str, got: Tensor, plain: Tensor, exact: Tensor, dtype: torch.
     if not bool(got.isfinite().all()):
         raise Mismatch(f"{what} is not finite")
     largest = max(float(exact.abs().max()), 1.0) if exact.numel() else 1.0
-    # Twice the error of the plain formula in the same dtype, and a few units in the last place of the largest entry. The
-    # terms of a gradient cancel, so that the order of a sum shows: twice as much again, and more units; most for
+    # Twice the error of the plain formula in the same dtype, and a few units in the last place of the largest entry.
+    # The terms of a gradient cancel, so that the order of a sum shows: twice as much again, and more units; most for
     # parameters, whose gradients sum over every pair. In float64 the definition is no better than an engine.
     if dtype == torch.float64:
         slack, units = 0, 4096

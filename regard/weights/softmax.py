@@ -68,6 +68,8 @@ class Softmax(OnePass):
             self.register_buffer("temperature", temperature)
         else:
             self.temperature = temperature
+        if sink is not None and bool(torch.as_tensor(sink).isnan().any()):
+            raise OptionError(f"`sink` of Softmax must be a logit: got {sink}. Leave it out for none.")
         if isinstance(sink, Tensor) and not isinstance(sink, nn.Parameter):
             self.register_buffer("sink", sink)
         else:
