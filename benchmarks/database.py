@@ -9,13 +9,13 @@ first question (which chooses the bandwidth), for one more, for a hundred at onc
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow
 import torch
+from results import write
 
 from regard import Database
 
@@ -54,7 +54,7 @@ def seconds(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
 def measure(n_rows: int) -> dict[str, float]:
     """Every figure, in seconds."""
     source = table(n_rows)
-    figures: dict[str, float] = {"rows": n_rows}
+    figures: dict[str, float] = {}
     figures["build"], salaries = seconds(lambda: Database.from_table(source, key=KEYS, value="salary"))
     query = (3.5, 22, "major 3", "city 7")
     figures["first question"], _ = seconds(lambda: salaries.attend(query))
@@ -76,11 +76,8 @@ def measure(n_rows: int) -> dict[str, float]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    result = measure(arguments.rows)
-    if arguments.json:
-        print(json.dumps(result, indent=2))
-    else:
-        for name, figure in result.items():
-            print(f"{name:>26}  {figure:12,.4f} s" if name != "rows" else f"{name:>26}  {figure:12,.0f}")
+    figures = measure(arguments.rows)
+    for name, figure in figures.items():
+        print(f"{name:>26}  {figure:10,.4f} s")
+    write("database", {"rows": arguments.rows, "seconds": figures})

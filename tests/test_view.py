@@ -191,7 +191,7 @@ def test_a_map_pools_over_tiles_and_masked_weights_are_zeros(rule, pool, monkeyp
 
 
 def test_maps_without_a_side_or_with_another_pool_are_refused():
-    with pytest.raises(OptionError, match=r"The sides of map\(\) must be at least 1: got 0 × 3"):
+    with pytest.raises(OptionError, match=r"The sides of map\(\) must be integers of at least 1: got 0 × 3"):
         view_of().map(0, 3)
     with pytest.raises(OptionError, match=r"`pool` of map\(\) must be \"sum\", \"mean\" or \"max\": got 'median'"):
         view_of().map(2, 3, pool="median")
