@@ -1,7 +1,8 @@
 # `make run` shows the tour, `make test` runs every check. Each builds .venv first, with no other step.
 
 PYTHON ?= python3
-WORKERS ?= 2
+# How many processes run the tests: a number, or auto for one a core.
+WORKERS ?= auto
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
