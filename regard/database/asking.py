@@ -18,7 +18,7 @@ from regard.database.messages import no_similar_rows, unknown_categories
 from regard.database.pairs import Pairs
 from regard.database.queries import Query
 from regard.database.similarity import ScoreLike, Similarity, similarity
-from regard.database.values import Summary, ValuePool
+from regard.database.values import SUM_TO_ONE, Summary, ValuePool
 from regard.errors import OptionError
 from regard.scores import Equal
 from regard.weights import Uniform, Weights
@@ -33,7 +33,7 @@ class Asker:
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs
         self.encoding = Encoding(pairs.keys, pairs.complete)
-        self.pool = ValuePool(pairs.values, pairs.complete, self.encoding.dtype)
+        self.pool = ValuePool(pairs.values, pairs.complete)
 
     @cached_property
     def choice(self) -> Choice:
@@ -77,7 +77,7 @@ class Asker:
             return [self._nothing(query, chosen, f"No similar rows: {missing}.") for query in queries]
         keys = self.encoding.scaled if chosen.scaled else self.encoding.own
         with torch.no_grad():
-            view = weigh(encoded, keys, self.pool.matrix, score=chosen.score, weights=chosen.weights)
+            view = weigh(encoded, keys, self.pool.pooled_with(keys.dtype), score=chosen.score, weights=chosen.weights)
             summaries = self.pool.summaries(view)
             heaviest = view.top(min(top, n_rows))
             best = [0.0] * len(queries)
@@ -162,7 +162,7 @@ class Asker:
         return named or None
 
     def _check_rule(self, rule: Weights) -> None:
-        if rule.kind in ("convex", "one-hot", "uniform"):
+        if rule.kind in SUM_TO_ONE:
             return
         for column in self.pairs.values:
             if isinstance(column, CategoryColumn | TimeColumn):

@@ -20,8 +20,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from regard.attention import attend
-from regard.masks import NotSelf
 from regard.scores import Equal, Gaussian, Score
 from regard.weights import Softmax
 
@@ -33,6 +31,12 @@ ASKED = 256
 
 ENOUGH = 4
 """With fewer rows than this, leaving one out leaves too little."""
+
+TOGETHER = 8
+"""How many candidates are compared at a time."""
+
+HALVINGS = 40
+"""How often the widest bandwidth is halved at most: by then neighbours are 1e-12 deviations apart."""
 
 MISMATCH = 0.1
 """What a mismatch weighs unless the data say otherwise; the other candidates follow, nearest first."""
@@ -112,11 +116,13 @@ def choose(keys: Tensor, places: Places, targets: Callable[[Tensor], Tensor | No
     predicted = targets(sample) if n_rows >= ENOUGH else None
     if predicted is None or predicted.shape[-1] == 0:
         return Choice(_alike(max(n_rows, 1) ** rate, places), "Scott's rule")
-    # float32 is plenty to tell widths apart, but holds codes only up to 2²⁴.
-    dtype = torch.float32 if bool((keys[sample].abs() < 2**24).all()) else keys.dtype
-    search = Search(keys[sample].to(dtype), places, predicted.to(dtype))
+    search = Search(keys[sample], places, predicted)
     widths = search.run(len(sample) ** rate)
-    return Choice(widths.times((n_rows / len(sample)) ** rate), "leave-one-out", search.typical(widths))
+    narrowing = (n_rows / len(sample)) ** rate
+    if search.repeated:
+        # Steps stay as far apart as they are, however many rows stand on each.
+        narrowing = min(max(narrowing, search.floor / min(widths.bandwidths)), 1.0)
+    return Choice(widths.times(narrowing), "leave-one-out", search.typical(widths))
 
 
 def _alike(bandwidth: float, places: Places) -> Widths:
@@ -124,62 +130,87 @@ def _alike(bandwidth: float, places: Places) -> Widths:
 
 
 class Search:
-    """Leave-one-out on a sample: the first rows of it are the ones that are hidden, one at a time."""
+    """Leave-one-out on a sample: the first rows of it are the ones that are hidden, one at a time.
+
+    Each column is scored once. Widths only weigh those scores, so many candidates are compared in one go: a few large
+    operations are far faster than many small ones, above all where other programs keep the cores busy.
+    """
 
     def __init__(self, keys: Tensor, places: Places, targets: Tensor) -> None:
-        self.keys, self.places, self.targets = keys, places, targets
-        self.asked = keys[:ASKED]
+        n_asked = min(len(keys), ASKED)
+        self.places = places
+        # Scores in the keys' own precision (neighbours may be 1e-7 deviations apart); float32 tells widths apart.
+        self.quantities = [_scores(Gaussian(1.0), keys[:, list(each)], n_asked) for each in places.quantities]
+        self.categories = [_scores(Equal(), keys[:, [each]], n_asked) for each in places.categories]
+        self.targets = targets.float()
+        self.others = ~torch.eye(n_asked, len(keys), dtype=torch.bool)
+        distances = (-2 * self._quantity_scores(_alike(1.0, places))).sqrt()
+        self.repeated = bool((distances.amin(-1) == 0).double().mean() > 0.5)
+        self.floor = self._floor(distances)
 
     def run(self, start: float) -> Widths:
         """The widths, one after the other; `start` is a first guess at the bandwidth."""
-        floor = self._floor()
-        widths = self._best([_alike(each, self.places) for each in self._grid(start, floor)])
+        widths = self._best([_alike(each, self.places) for each in self._grid(start)])
         for place in range(len(widths.mismatches)):
             widths = self._best([_with_mismatch(widths, place, each) for each in MISMATCHES])
         n_quantities = len(widths.bandwidths)
         # Twice: what the first column gave up may be worth having once the others have made room.
         for place in list(range(n_quantities)) * (2 if n_quantities > 1 else 0):
             widths = self._best([_with_factor(widths, place, factor) for factor in (8.0, 4.0, 2.0, 1.0, 0.5)])
-        least = floor / min(widths.bandwidths)
+        least = self.floor / min(widths.bandwidths)
         return self._best([widths.times(max(factor, least)) for factor in (2.0, 2**0.5, 1.0, 2**-0.5, 0.5)])
 
     def _best(self, candidates: Sequence[Widths]) -> Widths:
-        return first_good(candidates, [self.errors(each) for each in candidates])
+        blocks = [candidates[start : start + TOGETHER] for start in range(0, len(candidates), TOGETHER)]
+        return first_good(candidates, torch.cat([self.errors(block) for block in blocks]))
 
-    def errors(self, widths: Widths) -> Tensor:
-        """The squared error of each hidden row's prediction from the other rows: `(n_asked,)`."""
-        score = mixed_score(self.places, widths).to(self.keys.dtype)
-        others = NotSelf(align="start")
-        predicted = attend(self.asked, self.keys, self.targets, score=score, weights=Softmax(), mask=others)
-        return (predicted - self.targets[: len(self.asked)]).square().sum(-1)
+    def errors(self, candidates: Sequence[Widths]) -> Tensor:
+        """The squared error of each hidden row's prediction from the other rows: `(n_candidates, n_asked)`."""
+        factors = torch.tensor([_factors(each) for each in candidates])  # (n_candidates, n_columns)
+        columns = torch.stack([*self.quantities, *self.categories])  # (n_columns, n_asked, n_rows)
+        scores = (factors @ columns.flatten(1)).unflatten(-1, columns.shape[1:])
+        weights: Tensor = Softmax()(scores, self.others)
+        predicted = weights @ self.targets
+        return (predicted - self.targets[: len(self.others)]).square().sum(-1)
 
     def typical(self, widths: Widths) -> float:
         """The score of a typical row's nearest other row."""
-        return float((-0.5 * self._distances(widths).amin(-1).square()).median())
+        return float(self._quantity_scores(widths).amax(-1).median())
 
-    def _distances(self, widths: Widths) -> Tensor:
-        """From each hidden row to every other row, in bandwidths: `(n_asked, n_rows)`."""
-        parts = zip(self.places.quantities, widths.bandwidths, strict=True)
-        keys = torch.cat([self.keys[:, list(each)] / width for each, width in parts], dim=-1)
-        distances = torch.cdist(keys[:ASKED], keys, compute_mode="donot_use_mm_for_euclid_dist")
-        return distances.fill_diagonal_(torch.inf)
+    def _quantity_scores(self, widths: Widths) -> Tensor:
+        """The score of each hidden row with every other row, −inf with itself: `(n_asked, n_rows)`."""
+        parts = zip(self.quantities, widths.bandwidths, strict=True)
+        scores = torch.stack([scores / width**2 for scores, width in parts]).sum(0)
+        return torch.where(self.others, scores, -torch.inf)
 
-    def _floor(self) -> float:
-        """The typical distance between neighbouring keys, a coordinate's share of it: no bandwidth may be below.
+    def _floor(self, distances: Tensor) -> float:
+        """The least bandwidth that may be chosen.
 
-        Where keys are steps (3.4, 3.5, …), a query then hears its neighbours, and one between two of them finds both.
+        It is the typical distance between neighbouring keys, a coordinate's share of it: a query then hears its
+        neighbours. Where most keys have twins (years, steps of 0.1), the twins can speak for their key: an eighth of
+        the step keeps the next step out, and a query between two steps still finds both.
         """
-        distances = self._distances(_alike(1.0, self.places))
         apart = torch.where(distances > 0, distances, torch.inf).amin(-1)
         apart = apart[torch.isfinite(apart)]
-        return float(apart.median()) / math.sqrt(len(self.places.coordinates)) if len(apart) else 0.0
+        share = float(apart.median()) / math.sqrt(len(self.places.coordinates)) if len(apart) else 0.0
+        return share / 8 if self.repeated else share
 
-    def _grid(self, start: float, floor: float) -> list[float]:
-        """Bandwidths around Scott's, a factor 2 apart, widest first."""
+    def _grid(self, start: float) -> list[float]:
+        """Bandwidths a factor 2 apart, widest first, down to the floor: an outlier makes all other keys neighbours."""
         widest = start * 4 * math.sqrt(len(self.places.coordinates))
-        steps = math.ceil(math.log2(widest / (start / 32)))
+        steps = HALVINGS if self.floor else math.ceil(math.log2(widest / (start / 32)))
         grid = [widest * 2.0**-step for step in range(steps + 1)]
-        return [each for each in grid if each > floor] or [max(floor, start)]
+        return [each for each in grid if each > self.floor] or [max(self.floor, start)]
+
+
+def _scores(score: Score, keys: Tensor, n_asked: int) -> Tensor:
+    scores: Tensor = score(keys[:n_asked], keys)
+    return scores.float()
+
+
+def _factors(widths: Widths) -> list[float]:
+    """What each column's score is multiplied by: 1/bandwidth² of a Gaussian, −log(mismatch) of an equality."""
+    return [1 / width**2 for width in widths.bandwidths] + [-math.log(each) for each in widths.mismatches]
 
 
 def _with_mismatch(widths: Widths, place: int, mismatch: float) -> Widths:
@@ -191,17 +222,15 @@ def _with_factor(widths: Widths, place: int, factor: float) -> Widths:
     return replace(widths, bandwidths=(*widths.bandwidths[:place], bandwidth, *widths.bandwidths[place + 1 :]))
 
 
-def first_good(candidates: Sequence[Widths], errors: Sequence[Tensor]) -> Widths:
+def first_good(candidates: Sequence[Widths], errors: Sequence[Tensor] | Tensor) -> Widths:
     """The first candidate whose mean error is within one standard error of the least.
 
     The standard error is that of the difference from the best candidate, row by row: hard rows are hard for both.
     """
-    least = min(errors, key=lambda each: float(each.mean()))
-    for candidate, each in zip(candidates, errors, strict=True):
-        excess = each - least
-        if excess.mean() <= excess.std() / math.sqrt(len(excess)):
-            return candidate
-    raise AssertionError("the best candidate is within its own error")  # pragma: no cover
+    table = torch.stack(list(errors)).double()  # (n_candidates, n_asked)
+    excess = table - table[table.mean(-1).argmin()]
+    good = excess.mean(-1) <= excess.std(-1) / math.sqrt(table.shape[-1])
+    return candidates[int(good.double().argmax())]  # the first of the largest
 
 
 def _sample(n_rows: int) -> Tensor:

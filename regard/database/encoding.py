@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -58,27 +59,43 @@ class Encoding:
     @cached_property
     def scaled(self) -> Tensor:
         """Quantities in standard deviations from their mean, categories as codes: `(n_rows, dim)`."""
-        return (self.own - self.centre) / self.scale
+        return self._scaled(self.own)
+
+    def _scaled(self, own: Tensor) -> Tensor:
+        return (own / self.unit - self._centre) / self._scale
 
     @cached_property
-    def centre(self) -> Tensor:
-        """The mean of each quantity, 0 for categories: `(dim,)`."""
-        means = self.own.mean(dim=0) if len(self.rows) else torch.zeros(self.dim, dtype=self.dtype)
+    def unit(self) -> Tensor:
+        """What each coordinate is counted in: 1, but for numbers so large or small that their squares do not fit."""
+        unit = torch.ones(self.dim, dtype=self.dtype)
+        for column, coordinates in zip(self.columns, self.coordinates, strict=True):
+            if isinstance(column, Quantity):
+                unit[coordinates] = safe_unit(self.own[:, coordinates])
+        return unit
+
+    @cached_property
+    def _centre(self) -> Tensor:
+        """The mean of each quantity in units, 0 for categories: `(dim,)`."""
+        means = (self.own / self.unit).mean(dim=0) if len(self.rows) else torch.zeros(self.dim, dtype=self.dtype)
         return torch.where(self._is_quantity, means, 0)
 
-    @cached_property
+    @property
     def scale(self) -> Tensor:
         """The standard deviation of each quantity, 1 for categories and constants: `(dim,)`.
 
         The coordinates of a vector share one scale: their directions and relative lengths mean something.
         """
+        return self._scale * self.unit
+
+    @cached_property
+    def _scale(self) -> Tensor:
         scale = torch.ones(self.dim, dtype=self.dtype)
         for column, coordinates in zip(self.columns, self.coordinates, strict=True):
             if isinstance(column, Quantity) and len(self.rows):
-                own = self.own[:, coordinates]
+                own = self.own[:, coordinates] / self.unit[coordinates]
                 variance = own.var(dim=0, correction=0).mean()
-                # A constant column's variance may come out as rounding noise.
-                noise = torch.finfo(self.dtype).eps * own.square().mean()
+                # A constant column's deviation may come out as rounding noise, a few units in the last place.
+                noise = (8 * torch.finfo(self.dtype).eps) ** 2 * own.square().mean()
                 scale[coordinates] = variance.sqrt() if variance > noise else torch.ones_like(variance)
         return scale
 
@@ -113,9 +130,23 @@ class Encoding:
                     line.append(float(_category(column).code(entry)))
             lines.append(line)
         own = torch.tensor(lines, dtype=self.dtype).reshape(-1, self.dim)
-        return (own - self.centre) / self.scale if scaled else own
+        return self._scaled(own) if scaled else own
 
 
 def _category(column: Column) -> CategoryColumn:
     assert isinstance(column, CategoryColumn)  # Database refuses any other column as a key.
     return column
+
+
+def safe_unit(numbers: Tensor) -> float:
+    """1, or the power of two that brings numbers near 1 whose squares would be infinite or 0.
+
+    Example:
+        >>> safe_unit(torch.tensor([3.0, -4.0])), safe_unit(torch.tensor([1e200], dtype=torch.float64)) > 1e199
+        (1.0, True)
+    """
+    peak = float(numbers.abs().max()) if numbers.numel() else 0.0
+    limit = torch.finfo(numbers.dtype).max ** 0.25
+    if peak == 0 or 1 / limit < peak < limit:
+        return 1.0
+    return float(2.0 ** (math.frexp(peak)[1] - 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.database.columns import CategoryColumn, Column, Quantity
+from regard.database.encoding import safe_unit
 from regard.view import WeightsView
 
 LIKELIEST = 1000
@@ -23,6 +24,10 @@ BUDGET = 2**22
 """How many elements of a block of queries × rows are held at a time."""
 
 
+SUM_TO_ONE = ("convex", "one-hot", "uniform")
+"""The kinds of weights that make a mean, a spread and probabilities."""
+
+
 @dataclass(frozen=True)
 class Summary:
     """What one query makes of one value column."""
@@ -33,22 +38,22 @@ class Summary:
 
 
 class ValuePool:
-    """The values of the rows that are complete, ready to be pooled.
+    """The values of the rows that are complete, ready to be pooled: in float64, whatever the keys are in.
 
     Args:
         columns: the value columns.
         rows: which rows are complete.
-        dtype: of the keys that they are pooled with.
     """
 
-    def __init__(self, columns: Sequence[Column], rows: Tensor, dtype: torch.dtype) -> None:
+    def __init__(self, columns: Sequence[Column], rows: Tensor) -> None:
         self.columns = tuple(columns)
         self.rows = rows
-        self.dtype = dtype
 
     @cached_property
-    def _centred(self) -> dict[int, tuple[Tensor, Tensor]]:
-        """For each quantity: its numbers in standard deviations from the mean, and that deviation.
+    def _centred(self) -> dict[int, tuple[Tensor, Tensor, float]]:
+        """For each quantity: its numbers in standard deviations from the mean, that deviation, and a unit.
+
+        The unit is 1, but for numbers so large or small that their sums or squares do not fit.
 
         Squares of what is far from 0 (a year, a timestamp) would lose the digits that the spread is made of.
         """
@@ -56,21 +61,41 @@ class ValuePool:
         for place, column in enumerate(self.columns):
             if isinstance(column, Quantity):
                 numbers = column.numbers[self.rows].double()
+                unit = safe_unit(numbers)
+                numbers = numbers / unit
                 centre = numbers.mean(0) if len(numbers) else torch.zeros(column.dim, dtype=torch.float64)
                 scale = (numbers - centre).square().mean(0).sqrt() if len(numbers) else torch.ones_like(centre)
                 scale = torch.where(scale > 0, scale, 1)
-                centred[place] = (((numbers - centre) / scale).to(self.dtype), scale)
+                centred[place] = ((numbers - centre) / scale, scale * unit, unit)
         return centred
 
     @cached_property
     def matrix(self) -> Tensor:
         """A column of ones for the total weight, then v, z and z² of each quantity: `(n_rows, 1 + 3 · dims)`."""
-        parts = [torch.ones(len(self.rows), 1, dtype=self.dtype)]
-        for place, (centred, _) in self._centred.items():
+        parts = [torch.ones(len(self.rows), 1, dtype=torch.float64)]
+        for place, (centred, _, unit) in self._centred.items():
             column = self.columns[place]
             assert isinstance(column, Quantity)
-            parts += [column.numbers[self.rows].to(self.dtype), centred, centred.square()]
+            parts += [column.numbers[self.rows].double() / unit, centred, centred.square()]
         return torch.cat(parts, dim=-1)
+
+    def pooled_with(self, dtype: torch.dtype) -> Tensor:
+        """The values that attention is given beside keys of that dtype."""
+        return self.matrix if dtype == torch.float64 else torch.ones(len(self.rows), 1, dtype=dtype)
+
+    def _pooled(self, view: WeightsView) -> Tensor:
+        """Σ α v in float64: `(n_queries, 1 + 3 · dims)`."""
+        if view.output.dtype == torch.float64:
+            return view.output
+        # The keys are in float32, which rounds 123,456,789 to 123,456,792: the weights are, but not the values.
+        n_queries, n_rows = view.shape[-2:]
+        pooled = torch.zeros(n_queries, self.matrix.shape[-1], dtype=torch.float64)
+        for columns in _blocks(n_queries, n_rows):
+            tile = view.tile(range(n_queries), columns)
+            pooled += tile.double() @ self.matrix[columns.start : columns.stop]
+        if view.kind in SUM_TO_ONE:
+            pooled = pooled / torch.where(pooled[:, :1] > 0, pooled[:, :1], 1)
+        return pooled
 
     def targets(self, rows: Tensor) -> Tensor | None:
         """What there is to predict about some rows: `(n_rows, n_targets)`, or None."""
@@ -85,7 +110,7 @@ class ValuePool:
                 # Names that are all different cannot be predicted from other rows.
                 if len(distinct) <= len(rows) / 2:
                     frequent = distinct[counts.sort(descending=True, stable=True).indices[:CLASSES]]
-                    parts.append((codes.unsqueeze(-1) == frequent).to(self.dtype))
+                    parts.append((codes.unsqueeze(-1) == frequent).double())
         return torch.cat(parts, dim=-1) if parts else None
 
     def block_size(self) -> int:
@@ -97,7 +122,7 @@ class ValuePool:
 
     def summaries(self, view: WeightsView) -> list[tuple[float, list[Summary]]]:
         """For each query of a view: its total weight, and a summary for each value column."""
-        pooled = view.output.double()  # (n_queries, 1 + 3 · dims)
+        pooled = self._pooled(view)  # (n_queries, 1 + 3 · dims)
         total = pooled[:, 0]
         by_column: list[list[Summary]] = []
         start = 1
@@ -116,22 +141,22 @@ class ValuePool:
     def _quantity(self, place: int, column: Quantity, pooled: Tensor, kind: str) -> list[Summary]:
         values, first, second = (pooled[:, part * column.dim : (part + 1) * column.dim] for part in range(3))
         spreads: list[Any] = [None] * len(pooled)
-        if kind in ("convex", "one-hot", "uniform"):
+        if kind in SUM_TO_ONE:
             variance = second - first.square()
-            noise = 64 * torch.finfo(self.dtype).eps * second
+            noise = 64 * torch.finfo(torch.float64).eps * second
             deviations = torch.where(variance > noise, variance, 0).sqrt() * self._centred[place][1]
             spreads = [column.spread(each) for each in deviations]
-        return [Summary(column.mean(value), spread) for value, spread in zip(values, spreads, strict=True)]
+        means = values * self._centred[place][2]
+        return [Summary(column.mean(mean), spread) for mean, spread in zip(means, spreads, strict=True)]
 
     def _category(self, column: CategoryColumn, view: WeightsView) -> list[Summary]:
         codes = column.codes[self.rows]
         n_queries, n_rows = view.shape[-2:]
-        mass = torch.zeros(n_queries, len(column.categories), dtype=self.dtype)
-        step = max(1, BUDGET // max(n_queries, 1))
-        for start in range(0, n_rows, step):
-            columns = range(start, min(start + step, n_rows))
-            mass.index_add_(1, codes[columns.start : columns.stop], view.tile(range(n_queries), columns))
-        mass = mass / mass.sum(-1, keepdim=True).clamp(min=torch.finfo(self.dtype).tiny)
+        mass = torch.zeros(n_queries, len(column.categories), dtype=torch.float64)
+        for columns in _blocks(n_queries, n_rows):
+            tile = view.tile(range(n_queries), columns)
+            mass.index_add_(1, codes[columns.start : columns.stop], tile.double())
+        mass = mass / mass.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
         # Stable, so that ties go to the category that comes first.
         order = mass.sort(dim=-1, descending=True, stable=True)
         summaries = []
@@ -143,3 +168,10 @@ class ValuePool:
             }
             summaries.append(Summary(next(iter(likely), None), probabilities=likely))
         return summaries
+
+
+def _blocks(n_queries: int, n_rows: int) -> Iterator[range]:
+    """The rows in blocks, so that queries × rows stay within the budget."""
+    step = max(1, BUDGET // max(n_queries, 1))
+    for start in range(0, n_rows, step):
+        yield range(start, min(start + step, n_rows))

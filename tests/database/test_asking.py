@@ -294,6 +294,29 @@ def test_an_answer_is_the_same_every_time() -> None:
     assert (first.value, first.rows, first.similarity) == (second.value, second.rows, second.similarity)
 
 
+def test_moments_a_second_apart_are_told_apart() -> None:
+    moments = [datetime(2020, 1, 1) + timedelta(seconds=second) for second in range(60)]
+    answer = Database(moments, [float(second) for second in range(60)]).attend(moments[10])
+    assert answer.value == pytest.approx(10.0, abs=0.1)
+
+
+def test_values_are_pooled_in_float64_whatever_the_keys_are_in() -> None:
+    one = torch.tensor([1.0, 0.0, 0.0])
+    assert Database(torch.eye(3), [123_456_789, 2, 3]).attend(one, weights=OneHot()).value == 123_456_789
+    moment = datetime(2020, 1, 1, 12, 34, 56)
+    for score in (ScaledDot(), Gaussian(1.0)):
+        assert abs(Database(torch.eye(3), [moment] * 3).attend(one, score=score).value - moment) < timedelta(seconds=1)
+    assert Database(torch.eye(2), ["a", "b"]).attend(one[:2], weights=OneHot()).probabilities == {"a": 1.0}
+    assert Database(torch.eye(2), [1.0, 2.0]).attend(one[:2], score=ScaledDot(), weights=Conic()).value > 0.0
+
+
+@pytest.mark.parametrize("size", [1e308, 1e-308])
+def test_values_near_the_end_of_floats_have_a_mean(size: float) -> None:
+    assert Database(range(10), [size] * 10).attend(3).value == pytest.approx(size)
+    assert Database(range(10), [size, -size] * 5).average().std == pytest.approx(size)
+    assert Database([size * key for key in range(2)], [1.0, 2.0]).attend(size, weights=OneHot()).value == 2.0
+
+
 PAIRS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-100, 100)), min_size=1, max_size=12)
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard import Database, Gaussian, NotSelf, attend
+from regard.database import bandwidth as bandwidths
 from regard.database.bandwidth import MISMATCH, Choice, Places, Widths, choose, first_good
 
 ONE = Places(quantities=((0,),))
@@ -49,9 +50,47 @@ def test_values_that_do_not_depend_on_the_keys_are_averaged() -> None:
     assert bandwidth(uniform(300), noise(300)) > 1.0
 
 
+def test_keys_that_repeat_speak_for_themselves() -> None:
+    peak = Database([1, 2, 3] * 50, [0.0, 100.0, 0.0] * 50)
+    assert peak.attend(2).value == pytest.approx(100.0)
+    years = Database([2020, 2021, 2022] * 30, [10.0, 20.0, 30.0] * 30)
+    assert years.attend([2020, 2021, 2022]).values == pytest.approx([10.0, 20.0, 30.0])
+
+
 def test_a_query_between_two_steps_still_finds_both() -> None:
+    peak = Database([1, 2, 3] * 50, [0.0, 100.0, 0.0] * 50)
+    assert peak.attend(2.5).value == pytest.approx(50.0)
     keys = torch.arange(10, dtype=torch.float64).repeat(50).unsqueeze(-1)
-    assert bandwidth(keys, keys.square()) >= 0.9
+    assert bandwidth(keys, keys.square()) >= 1 / 8
+
+
+def test_many_rows_on_each_step_do_not_narrow_it_below_the_steps() -> None:
+    keys = torch.arange(10, dtype=torch.float64).repeat(20_000)
+    answer = Database(keys, keys.square()).attend(2.5)
+    assert answer.value == pytest.approx(6.5)
+
+
+def test_keys_that_are_steps_but_do_not_repeat_hear_their_neighbours() -> None:
+    keys = torch.arange(100, dtype=torch.float64).unsqueeze(-1)
+    assert bandwidth(keys, keys.square()) >= 1
+
+
+def test_an_outlier_does_not_widen_everything() -> None:
+    keys = [place / 50 for place in range(50)]
+    answer = Database([*keys, 1e6], [*(100 * key for key in keys), 0.0]).attend(0.1)
+    assert answer.value == pytest.approx(10.0, abs=0.1)
+
+
+def test_candidates_are_compared_in_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    errors = bandwidths.Search.errors
+    monkeypatch.setattr(
+        bandwidths.Search, "errors", lambda self, candidates: calls.append(len(candidates)) or errors(self, candidates)
+    )
+    keys = uniform(300, 2)
+    choice(keys, keys[:, :1], Places(((0,), (1,))))
+    assert len(calls) <= 8
+    assert sum(calls) > 20
 
 
 def test_a_quantity_that_says_nothing_is_widened_and_one_that_does_is_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from regard.database.encoding import UNKNOWN, Encoding
@@ -52,3 +53,16 @@ def test_vectors_in_float32_stay_in_float32_and_numbers_never_do() -> None:
 def test_only_the_rows_that_are_complete_are_there() -> None:
     columns = columns_from({"x": [1.0, None, 3.0]}, "key")
     assert Encoding(columns, torch.tensor([0, 2])).own.tolist() == [[1.0], [3.0]]
+
+
+@pytest.mark.parametrize("step", [1.0, 1e-3, 1e-6])
+def test_a_small_spread_far_from_zero_is_no_constant(step: float) -> None:
+    made = encoding([1e6 + place * step for place in range(20)])
+    assert made.scaled.std(correction=0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-200, 1e200, 1.7e308])
+def test_numbers_whose_squares_do_not_fit_are_scaled_all_the_same(size: float) -> None:
+    made = encoding([[-size, 0.0], [size, 0.0]])
+    assert made.scaled[:, 0].tolist() == pytest.approx([-(2**0.5), 2**0.5])
+    assert torch.equal(made.encode([((size, 0.0),)], scaled=True), made.scaled[1:])

@@ -14,6 +14,8 @@ from regard import Database
 from regard.errors import MissingDependency, ShapeError, TableError
 
 arrow = pytest.importorskip("pyarrow")
+for part in ("csv", "feather", "parquet"):
+    pytest.importorskip(f"pyarrow.{part}")
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
 
@@ -83,10 +85,6 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 def test_the_same_table_gives_the_same_answers_from_anywhere(source: Callable[[Path], Any], tmp_path: Path) -> None:
-    import pyarrow.csv
-    import pyarrow.feather
-    import pyarrow.parquet  # noqa: F401
-
     table = source(tmp_path)
     database = Database.from_table(table, key=["gpa", "major"], value=["salary", "honours"])
     assert len(database) == 4

@@ -11,7 +11,7 @@ from regard.database.values import LIKELIEST, ValuePool
 
 def pool(values: object) -> ValuePool:
     columns = columns_from(values, "value")
-    return ValuePool(columns, torch.arange(len(columns[0])), torch.float64)
+    return ValuePool(columns, torch.arange(len(columns[0])))
 
 
 def test_probabilities_are_attention_over_one_hot_values() -> None:
