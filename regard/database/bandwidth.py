@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from regard.scores import Equal, Gaussian, Score
-from regard.weights import Softmax
 
 SAMPLE = 2048
 """How many rows the search attends to at most."""
@@ -137,13 +136,16 @@ class Search:
     """
 
     def __init__(self, keys: Tensor, places: Places, targets: Tensor) -> None:
-        n_asked = min(len(keys), ASKED)
         self.places = places
-        # Scores in the keys' own precision (neighbours may be 1e-7 deviations apart); float32 tells widths apart.
-        self.quantities = [_scores(Gaussian(1.0), keys[:, list(each)], n_asked) for each in places.quantities]
-        self.categories = [_scores(Equal(), keys[:, [each]], n_asked) for each in places.categories]
         self.targets = targets.float()
-        self.others = ~torch.eye(n_asked, len(keys), dtype=torch.bool)
+        self.asked = self.targets[:ASKED]
+        # Scores in the keys' own precision (neighbours may be 1e-7 deviations apart); float32 tells widths apart.
+        parts: list[tuple[Score, list[int]]] = [(Gaussian(1.0), list(each)) for each in places.quantities]
+        parts += [(Equal(), [each]) for each in places.categories]
+        scores = [score(keys[:ASKED, each], keys[:, each]).float() for score, each in parts]
+        self.scores = torch.stack(scores)  # (n_columns, n_asked, n_rows)
+        # The row that is hidden is not there: −inf in each quantity, and so in every sum.
+        self.scores[: len(places.quantities)].diagonal(dim1=-2, dim2=-1).fill_(-torch.inf)
         distances = (-2 * self._quantity_scores(_alike(1.0, places))).sqrt()
         self.repeated = bool((distances.amin(-1) == 0).double().mean() > 0.5)
         self.floor = self._floor(distances)
@@ -167,11 +169,10 @@ class Search:
     def errors(self, candidates: Sequence[Widths]) -> Tensor:
         """The squared error of each hidden row's prediction from the other rows: `(n_candidates, n_asked)`."""
         factors = torch.tensor([_factors(each) for each in candidates])  # (n_candidates, n_columns)
-        columns = torch.stack([*self.quantities, *self.categories])  # (n_columns, n_asked, n_rows)
-        scores = (factors @ columns.flatten(1)).unflatten(-1, columns.shape[1:])
-        weights: Tensor = Softmax()(scores, self.others)
-        predicted = weights @ self.targets
-        return (predicted - self.targets[: len(self.others)]).square().sum(-1)
+        scores = (factors @ self.scores.flatten(1)).unflatten(-1, self.scores.shape[1:])
+        # The softmax of regard, in one operation: no hidden row is without another to look at.
+        predicted: Tensor = scores.softmax(-1) @ self.targets
+        return (predicted - self.asked).square().sum(-1)
 
     def typical(self, widths: Widths) -> float:
         """The score of a typical row's nearest other row."""
@@ -179,9 +180,8 @@ class Search:
 
     def _quantity_scores(self, widths: Widths) -> Tensor:
         """The score of each hidden row with every other row, −inf with itself: `(n_asked, n_rows)`."""
-        parts = zip(self.quantities, widths.bandwidths, strict=True)
-        scores = torch.stack([scores / width**2 for scores, width in parts]).sum(0)
-        return torch.where(self.others, scores, -torch.inf)
+        factors = torch.tensor(_factors(widths)[: len(widths.bandwidths)])
+        return (factors.view(-1, 1, 1) * self.scores[: len(factors)]).sum(0)
 
     def _floor(self, distances: Tensor) -> float:
         """The least bandwidth that may be chosen.
@@ -201,11 +201,6 @@ class Search:
         steps = HALVINGS if self.floor else math.ceil(math.log2(widest / (start / 32)))
         grid = [widest * 2.0**-step for step in range(steps + 1)]
         return [each for each in grid if each > self.floor] or [max(self.floor, start)]
-
-
-def _scores(score: Score, keys: Tensor, n_asked: int) -> Tensor:
-    scores: Tensor = score(keys[:n_asked], keys)
-    return scores.float()
 
 
 def _factors(widths: Widths) -> list[float]:

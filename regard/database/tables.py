@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from regard.database.columns import Column, Entries
-from regard.database.csv import read_csv
+from regard.database.delimited import read_csv
 from regard.database.inference import column_from
 from regard.database.pairs import Pairs
 from regard.errors import MissingDependency, ShapeError, TableError

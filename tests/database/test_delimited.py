@@ -1,0 +1,139 @@
+"""Claims about CSV files."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from regard import Database
+from regard.errors import TableError
+
+pytest.importorskip("pyarrow")
+
+
+def written(folder: Path, content: str | bytes, name: str = "table.csv") -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_is_the_one_in_the_first_line(delimiter: str, tmp_path: Path) -> None:
+    path = written(tmp_path, f"a{delimiter}b\n1{delimiter}2\n")
+    assert Database.from_table(path, key="a", value="b")[1] == 2
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_a_delimiter_within_quotes_does_not_count(delimiter: str, tmp_path: Path) -> None:
+    path = written(tmp_path, f'"name, full, long"{delimiter}"gpa"\n"Doe, John"{delimiter}3\n')
+    assert Database.from_table(path, key="name, full, long", value="gpa")["Doe, John"] == 3
+
+
+def test_the_records_below_a_header_say_which_delimiter_it_has(tmp_path: Path) -> None:
+    path = written(tmp_path, "name;gpa, last, of all\nAnn;3\nBob;4\n")
+    assert Database.from_table(path, key="name", value="gpa, last, of all")["Bob"] == 4
+
+
+def test_words_for_nothing_are_text_among_text(tmp_path: Path) -> None:
+    path = written(tmp_path, "code,name\nNA,Namibia\nUS,null\nNaN,Null Island\n,nowhere\nXX,\n")
+    database = Database.from_table(path, key="code", value="name")
+    assert (database["NA"], database["US"], database["NaN"]) == ("Namibia", "null", "Null Island")
+    assert database.attend("NA").n_left_out == 2
+
+
+def test_words_for_nothing_are_text_where_nothing_else_is_written(tmp_path: Path) -> None:
+    path = written(tmp_path, "code,name,empty\nNA,Namibia,\n,nowhere,\n")
+    assert Database.from_table(path, key="code", value="name")["NA"] == "Namibia"
+    assert Database.from_table(path, key="name", value="empty").attend("Namibia").n_left_out == 2
+
+
+def test_words_for_nothing_are_missing_among_numbers_and_dates(tmp_path: Path) -> None:
+    path = written(tmp_path, "a,b\n1,2020-01-01\nNA,2020-01-02\nnull,2020-01-03\n4,NaN\n5,2020-01-05\n")
+    answer = Database.from_table(path, key="a", value="b").attend(1)
+    assert (answer.n_rows, answer.n_left_out) == (2, 3)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "a,b,a\n1,2,3\n")
+    with pytest.raises(TableError, match=r"must be one column: table.csv has 2 called 'a'\. Rename them\."):
+        Database.from_table(path, key="a", value="b")
+    assert Database.from_table(path, key="b", value="b")[2] == 2
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_decimal_commas_are_numbers_where_another_delimiter_stands(delimiter: str, tmp_path: Path) -> None:
+    rows = [("gpa", "salary"), ("3,5", "70000"), ("4", "81000,25"), ("-0,125", "1")]
+    path = written(tmp_path, "".join(f"{a}{delimiter}{b}\n" for a, b in rows))
+    database = Database.from_table(path, key="gpa", value="salary")
+    assert list(database) == [3.5, 4.0, -0.125]
+    assert database[4] == 81000.25
+
+
+def test_thousands_are_not_taken_for_decimals(tmp_path: Path) -> None:
+    path = written(tmp_path, "name;salary\nAnn;70,000\nBob;81,500\n")
+    assert Database.from_table(path, key="name", value="salary")["Ann"] == "70,000"
+    path = written(tmp_path, "gpa;salary\n3.5;70,25\n3.6;1,5\n")
+    assert Database.from_table(path, key="gpa", value="salary")[3.5] == "70,25"
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.csv.gz"])
+def test_a_second_reading_asks_for_no_more_than_the_file_holds(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.csv
+
+    rows = "".join(f"{row},{row}\n" for row in range(150_000))
+    content = f"a,b\n{rows}0.5,1\n".encode()
+    path = written(tmp_path, gzip.compress(content) if name.endswith("gz") else content, name)
+    asked = []
+    options = pyarrow.csv.ReadOptions
+
+    def noted(block_size: int) -> object:
+        asked.append(block_size)
+        return options(block_size=block_size)
+
+    monkeypatch.setattr(pyarrow.csv, "ReadOptions", noted)
+    assert Database.from_table(path, key="a", value="b")[0.5] == 1
+    assert asked == [len(content)]
+
+
+def test_one_column_needs_no_delimiter(tmp_path: Path) -> None:
+    assert Database.from_table(written(tmp_path, "a\n1\n2\n"), key="a", value="a")[2] == 2
+
+
+def test_a_number_with_a_point_may_come_late(tmp_path: Path) -> None:
+    rows = "".join(f"{row},{row}\n" for row in range(150_000))
+    database = Database.from_table(written(tmp_path, f"a,b\n{rows}0.5,1\n"), key="a", value="b")
+    assert len(database) == 150_001
+    assert database[0.5] == 1
+
+
+def test_words_may_come_late(tmp_path: Path) -> None:
+    rows = "".join(f"{row},{row}\n" for row in range(150_000))
+    database = Database.from_table(written(tmp_path, f"a,b\n{rows}none at all,1\n"), key="a", value="b")
+    assert database["none at all"] == 1
+    assert database["7"] == 7
+
+
+def test_quotes_newlines_and_a_byte_order_mark_are_understood(tmp_path: Path) -> None:
+    path = written(tmp_path, '\ufeffname,city\n"Doe, John","New\nYork"\n')
+    assert Database.from_table(path, key="name", value="city")["Doe, John"] == "New\nYork"
+
+
+def test_a_header_alone_is_an_empty_database(tmp_path: Path) -> None:
+    database = Database.from_table(written(tmp_path, "a,b\n"), key="a", value="b")
+    assert len(database) == 0
+    assert database.attend("x").message == "No similar rows: the database is empty."
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"table.csv must be a .csv table: it could not be read \(Empty CSV file\)"):
+        Database.from_table(written(tmp_path, ""), key="a", value="b")
+
+
+def test_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "name,city\nJosé,Köln\n".encode("latin-1"))
+    with pytest.raises(TableError, match="table.csv must be UTF-8: the column 'name' is not. Save it again"):
+        Database.from_table(path, key="name", value="city")
