@@ -66,10 +66,14 @@ _HOMES = {
     "weigh": "attention",
 }
 
+_SUBMODULES = frozenset({"database", "engines", "errors", "masks", "scores", "testing", "weights"})
+
 __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"regard.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"regard.{_HOMES[name]}"), name)

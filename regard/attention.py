@@ -11,7 +11,7 @@ from regard.engines import Engine
 from regard.masks import Mask
 from regard.partials import Partial, start_partial
 from regard.planner import Plan, choose, explain
-from regard.problem import make_problem
+from regard.problem import draw_seed, make_problem
 from regard.scores import ScaledDot, Score
 from regard.view import WeightsView
 from regard.weights import Softmax, Weights
@@ -57,7 +57,8 @@ def attend(
         >>> attend(x, x, x, mask=Causal()).shape
         torch.Size([3, 3])
     """
-    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout)
+    seed = draw_seed() if dropout else 0
+    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=seed)
     return choose(problem, engine).run(problem)
 
 
@@ -84,7 +85,8 @@ def weigh(
         >>> view.rows([0])
         tensor([[0.2000, 0.2000, 0.2000, 0.2000, 0.2000]])
     """
-    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout)
+    seed = draw_seed() if dropout else 0
+    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=seed)
     return WeightsView(problem, choose(problem, engine))
 
 
@@ -107,8 +109,8 @@ def plan(
         >>> q, k = torch.rand(512, 8), torch.rand(512, 8)
         >>> print(plan(q, k, k, score=Additive(8, 8, 16)))
         512 queries × 512 keys, float32 on cpu: Additive under Softmax
-          engine: tiled, because any score, rule and mask over tiles; memory does not grow with n × m; needs 1.2 MiB
-          reference: could run it and would need 18.0 MiB
+          engine: tiled, because any score, rule and mask over tiles; memory does not grow with n × m; needs 2.4 MiB
+          reference: could run it and would need 36.0 MiB
           sdpa cannot: Additive is not a dot product of projected queries and keys
     """
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,12 +12,17 @@ if TYPE_CHECKING:
 
 SHADES = " ·░▒▓█"
 
+# A repr must not keep a debugger waiting.
+MOST_PAIRS = 1 << 22
+
 
 def draw(view: WeightsView, height: int = 8, width: int = 40) -> list[str]:
     """The weights of the first batch entry as lines of shaded characters, and a legend."""
     *batch, n_queries, n_keys = view.shape
     if 0 in view.shape:
         return ["(empty)"]
+    if math.prod(view.shape) > MOST_PAIRS:
+        return [f"(more than {MOST_PAIRS:,} weights: draw them with .map(height, width))"]
     with torch.no_grad():
         picture = view.map(height, width, pool="max")[(0,) * len(batch)].float()
     top = float(picture.abs().max())

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.engines.gradients import attach
 from regard.engines.tiled import Sums, finish, pool_stream, sum_stream
 from regard.engines.tiles import Stream
-from regard.errors import EngineRefusal, ShapeError
+from regard.errors import EngineRefusal, OptionError, ShapeError
 from regard.problem import AttentionProblem
+from regard.scores import Score
 from regard.scores.capture import capturing
 from regard.weights import OnePass, Weights
 
@@ -25,7 +26,9 @@ class Partial:
     so they keep their parts.
     """
 
+    score: Score
     rule: Weights
+    n_parts: int
     shape: tuple[int, ...]  # of the output
     dtype: torch.dtype
     parts: tuple[AttentionProblem, ...]
@@ -34,22 +37,36 @@ class Partial:
 
     def merge(self, other: Partial) -> Partial:
         """The partial over both sets of keys; the other's keys follow this one's."""
+        if not isinstance(other, Partial):
+            raise OptionError(
+                f"A Partial must be merged with a Partial: got {type(other).__name__}. Make it by partial()."
+            )
         if self.shape != other.shape or self.dtype != other.dtype:
             raise ShapeError(
                 f"Partials must have outputs of the same shape and dtype: got {self.shape} in {self.dtype} and "
                 f"{other.shape} in {other.dtype}. Make them from the same queries and like values."
             )
-        if not _same(self.rule, other.rule):
-            raise EngineRefusal(
-                f"Partials must have the same rule: got {self.rule} and {other.rule}. "
-                f"Pass the same `weights` to every partial()."
-            )
+        for name, mine, others in (("score", self.score, other.score), ("weights", self.rule, other.rule)):
+            if not _same(mine, others):
+                raise EngineRefusal(
+                    f"Partials must have the same `{name}`: got {mine} and {others}. "
+                    f"Pass one object to every partial()."
+                )
         sums = None
         if self.sums is not None and other.sums is not None:
             assert isinstance(self.rule, OnePass)
             sums = self.sums.merge(other.sums, self.rule)
         known = {id(each): each for each in (*self.captured, *other.captured)}
-        return Partial(self.rule, self.shape, self.dtype, self.parts + other.parts, sums, tuple(known.values()))
+        return Partial(
+            self.score,
+            self.rule,
+            self.n_parts + other.n_parts,
+            self.shape,
+            self.dtype,
+            self.parts + other.parts,
+            sums,
+            tuple(known.values()),
+        )
 
     def finish(self) -> Tensor:
         """The pooled output over every key that was merged, `(..., n_queries, value_dim)`."""
@@ -65,7 +82,7 @@ class Partial:
             else:
                 pooled = pool_stream(stream)
         captured = tuple({id(each): each for each in (*self.captured, *found.values())}.values())
-        output = attach(stream, pooled, captured)
+        output = attach(stream, pooled, captured, whole=len(self.parts) == self.n_parts)
         if output.requires_grad and any(part.may_leak for part in self.parts):
             raise EngineRefusal(
                 "The gradient of a merged partial must have finite inputs under a mask: got NaN or infinity. "
@@ -78,13 +95,33 @@ class Partial:
         return f"<Partial of {self.rule}, output {self.shape}, {kept}>"
 
 
-def _same(rule: Weights, other: Weights) -> bool:
-    """Whether two rules are one, or equal in everything that they hold."""
-    if rule is other:
+def _same(module: nn.Module, other: nn.Module) -> bool:
+    """Whether two scores or rules are one object, or learn nothing and are alike in everything that they hold."""
+    if module is other:
         return True
-    mine, others = rule.state_dict(), other.state_dict()
-    alike = type(rule) is type(other) and str(rule) == str(other) and mine.keys() == others.keys()
-    return alike and all(torch.equal(each, others[name]) for name, each in mine.items())
+    if type(module) is not type(other) or any(True for _ in (*module.parameters(), *other.parameters())):
+        return False
+    mine, others = _held(module), _held(other)
+    children = zip(module.children(), other.children(), strict=False)
+    return (
+        mine.keys() == others.keys()
+        and all(_equal(each, others[name]) for name, each in mine.items())
+        and len(list(module.children())) == len(list(other.children()))
+        and all(_same(each, another) for each, another in children)
+    )
+
+
+def _held(module: nn.Module) -> dict[str, object]:
+    """What a module holds itself: attributes that a class gave it, and buffers."""
+    return {name: each for name, each in vars(module).items() if not name.startswith("_")} | dict(
+        module.named_buffers(recurse=False)
+    )
+
+
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return one is other or bool(one == other)
 
 
 def start_partial(problem: AttentionProblem) -> Partial:
@@ -100,7 +137,9 @@ def start_partial(problem: AttentionProblem) -> Partial:
     inputs = (*problem.inputs, *captured.values())
     needs_parts = sums is None or (torch.is_grad_enabled() and any(each.requires_grad for each in inputs))
     return Partial(
+        score=problem.score,
         rule=problem.weights,
+        n_parts=1,
         shape=problem.output_shape,
         dtype=problem.dtype,
         parts=(problem,) if needs_parts else (),

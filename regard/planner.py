@@ -70,7 +70,7 @@ def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Pl
             passed_over[name] = f"could run it and would need {readable_bytes(each.bytes(problem))}"
     return Plan(
         engine=chosen.name,
-        reason="it was asked for" if engine is not None else _reason(chosen, problem),
+        reason=("it was asked for" if engine is not None else _reason(chosen, problem)) + _detour(chosen, problem),
         refusals=MappingProxyType(refusals),
         passed_over=MappingProxyType(passed_over),
         bytes=chosen.bytes(problem),
@@ -113,6 +113,12 @@ def _reason(chosen: Engine, problem: AttentionProblem) -> str:
     if chosen.name == "reference" and _is_small(problem):
         return "the problem is small, and dense is cheapest"
     return chosen.summary
+
+
+def _detour(chosen: Engine, problem: AttentionProblem) -> str:
+    if chosen.name == "reference" or not problem.may_leak:
+        return ""
+    return " (NaN or infinity is among the inputs, so that it goes by strips of the definition)"
 
 
 def _describe(problem: AttentionProblem) -> str:

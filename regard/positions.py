@@ -7,9 +7,9 @@ offset for each batch row (left padding, caches of different lengths).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, SupportsIndex, TypeAlias
 
 import torch
 from torch import Tensor
@@ -41,8 +41,6 @@ class Grid:
 
 def check_align(align: Align, owner: str) -> None:
     """Raise unless `align` is one of the forms that the module's docstring lists."""
-    if align is None or align in ("start", "end") or (isinstance(align, int) and not isinstance(align, bool)):
-        return
     if isinstance(align, Tensor):
         if align.dtype.is_floating_point or align.dtype == torch.bool:
             raise DtypeError(
@@ -50,8 +48,11 @@ def check_align(align: Align, owner: str) -> None:
                 f"Pass one integer offset for each batch row."
             )
         return
+    if align is None or align in ("start", "end") or (isinstance(align, SupportsIndex) and not isinstance(align, bool)):
+        return
     raise OptionError(
-        f'`align` of {owner} must be "start", "end", an integer offset or a tensor of offsets: got {align!r}.'
+        f'`align` of {owner} must be "start", "end", an integer offset or a tensor of offsets: got {align!r}. '
+        f'Pass align="end" for a key-value cache, and otherwise align="start".'
     )
 
 
@@ -70,8 +71,7 @@ def resolve_offset(align: Align, grid: Grid, owner: str) -> int | Tensor:
         return 0
     if align == "end":
         return grid.n_keys - grid.n_queries
-    assert isinstance(align, int)
-    return align
+    return operator.index(align)
 
 
 def line_up(tensor: Tensor, grid: Grid, *, trailing: int, owner: str, name: str) -> Tensor:
@@ -97,18 +97,3 @@ def line_up(tensor: Tensor, grid: Grid, *, trailing: int, owner: str, name: str)
 def per_head(value: Tensor) -> Tensor:
     """A number, or one number for each head, shaped to broadcast with `(..., n_queries, n_keys)`."""
     return value.reshape(*value.shape, 1, 1)
-
-
-def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that these broadcast to; a ValueError if they do not.
-
-    torch has this too, at half the cost of a small attention.
-    """
-    length = max(map(len, shapes), default=0)
-    result = [1] * length
-    for shape in shapes:
-        for place, size in enumerate(shape, start=length - len(shape)):
-            if size != 1 and result[place] not in (1, size):
-                raise ValueError(f"shapes {[tuple(each) for each in shapes]} do not broadcast")
-            result[place] = size if size != 1 else result[place]
-    return tuple(result)

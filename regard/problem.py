@@ -10,15 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
+from regard.checks import (
+    autocast_dtype_of,
+    check_devices,
+    check_dropout,
+    check_dtypes,
+    check_kinds,
+    check_shapes,
+)
+from regard.errors import ScoreError, ShapeError
 from regard.masks import Cover, Mask
-from regard.positions import Grid, broadcast_shapes
+from regard.positions import Grid
 from regard.scores import Score
 from regard.scores.base import scaled_by
-from regard.scores.form import Form, Span
+from regard.scores.form import Form
+from regard.tensors import Span, broadcast_shapes, is_finite, positions_of, take
 from regard.weights import Weights
-
-DTYPES = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,11 @@ class AttentionProblem:
                 f"The batch axes of scores and `values` must broadcast: got scores {scores_shape} and "
                 f"values {tuple(self.values.shape)}. Line the batch axes up, or insert axes of size 1."
             ) from None
+        if batch_shape != form.batch_shape and form.has_offsets:
+            raise ShapeError(
+                f"Offsets that differ by batch row must have queries or keys with every batch axis: got scores "
+                f"{form.batch_shape} of {batch_shape}. Expand queries to (..., n_queries, query_dim) with those axes."
+            )
         return Grid(tuple(batch_shape), self.queries.shape[-2], self.keys.shape[-2], self.queries.device)
 
     @property
@@ -84,12 +96,7 @@ class AttentionProblem:
 
     @cached_property
     def may_leak(self) -> bool:
-        """Whether some queries must not see NaN or infinity that others may see.
-
-        That takes inputs that are not finite, and pairs without weight: a mask, or a rule that gives exact zeros.
-        """
-        if self.visibility is Cover.ALL and self.weights.reaches_all:
-            return False
+        """Whether NaN or infinity is among the inputs, which must reach those alone who give it weight."""
         return not is_finite(self.queries, self.keys, self.values)
 
     @property
@@ -129,7 +136,7 @@ class AttentionProblem:
         scores = sane.narrow(rows, columns).to(self.compute_dtype).scores()
         with torch.no_grad():
             true_scores = self.form.narrow(rows, columns).to(self.compute_dtype).scores()
-        broken = _take_rows(broken_queries, rows) | _take_rows(broken_keys, columns).mT
+        broken = take(broken_queries, -2, rows) | take(broken_keys, -2, columns).mT
         return _Substitute.apply(scores, true_scores, broken.expand(scores.shape))  # type: ignore[no-any-return, no-untyped-call]
 
     @cached_property
@@ -144,7 +151,13 @@ class AttentionProblem:
     def _project(self, queries: Tensor, keys: Tensor) -> Form:
         device = queries.device.type
         with torch.autocast(device, dtype=self.autocast_dtype, enabled=self.autocast_dtype is not None):
-            return scaled_by(self.score.form(queries, keys), self.weights.factor)
+            form = self.score.form(queries, keys)
+            if not isinstance(form, Form):
+                raise ScoreError(
+                    f"`form` of {type(self.score).__name__} must return a Form: got {type(form).__name__}. "
+                    f"Return DotForm(left, right) or another of regard.scores.form, or wrap a function in Custom."
+                )
+            return scaled_by(form, self.weights.factor)
 
 
 def make_problem(
@@ -156,134 +169,36 @@ def make_problem(
     weights: Weights,
     mask: Mask | None = None,
     dropout: float = 0.0,
+    seed: int = 0,
 ) -> AttentionProblem:
     """The problem, once everything that can be wrong with it has been checked."""
-    _check_kinds(queries, keys, values, score, weights, mask)
-    autocast_dtype = _autocast_dtype(queries, keys, values)
+    check_kinds(queries, keys, values, score, weights, mask)
+    autocast_dtype = autocast_dtype_of(queries, keys, values)
     if autocast_dtype is not None:
         # As PyTorch's own attention: it takes its inputs in autocast's dtype.
         queries, keys, values = queries.to(autocast_dtype), keys.to(autocast_dtype), values.to(autocast_dtype)
-    _check_dtypes(queries, keys, values)
-    _check_shapes(queries, keys, values)
-    _check_devices(queries, keys, values)
-    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-        raise OptionError(f"`dropout` must be in [0, 1): got {dropout!r}. It is the share of weights that are dropped.")
+    check_dtypes(queries, keys, values)
+    check_shapes(queries, keys, values)
+    check_devices(queries, keys, values)
+    check_dropout(dropout)
     weights.check_score(score)
-    seed = int(torch.randint(2**62, (), dtype=torch.int64)) if dropout else 0
     problem = AttentionProblem(queries, keys, values, score, weights, mask, float(dropout), seed, autocast_dtype)
+    grid = problem.grid  # batch axes that do not broadcast are found here, at the door
     if mask is not None:
-        mask.check(problem.grid)
-    else:
-        problem.grid  # noqa: B018  (broadcasting is checked here, at the door)
+        mask.check(grid)
     return problem
 
 
-def is_finite(*tensors: Tensor) -> bool:
-    """Whether every entry is finite. A sum is finite only if its terms are: one pass, no temporary."""
-    with torch.no_grad():
-        return all(bool(tensor.sum().isfinite()) or bool(tensor.isfinite().all()) for tensor in tensors)
+def draw_seed() -> int:
+    """What a call's dropout depends on, from torch's generator."""
+    return int(torch.randint(2**62, (), dtype=torch.int64, device="cpu"))
 
 
 def allowed_tile(mask: Mask, rows: Span, columns: Span, grid: Grid) -> Tensor:
     """Which pairs of a tile the mask allows: boolean, broadcast to `(*batch_shape, rows, columns)`."""
     if isinstance(rows, range) and isinstance(columns, range):
         return mask.tile(rows, columns, grid)
-    return mask.allows(_as_positions(rows, grid).unsqueeze(-1), _as_positions(columns, grid).unsqueeze(0), grid)
-
-
-def _check_kinds(queries: object, keys: object, values: object, score: object, weights: object, mask: object) -> None:
-    for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
-        if not isinstance(tensor, Tensor):
-            raise DtypeError(
-                f"`{name}` must be a torch.Tensor: got {type(tensor).__name__}. Convert it with torch.as_tensor."
-            )
-    for name, value, kind, example in (
-        ("score", score, Score, "ScaledDot()"),
-        ("weights", weights, Weights, "Softmax()"),
-    ):
-        if not isinstance(value, kind):
-            hint = (
-                f"Make an object of it: {value.__name__}()."
-                if isinstance(value, type)
-                else f"Pass one such as {example}."
-            )
-            got = (
-                value.__name__
-                if isinstance(value, type)
-                else repr(value)
-                if isinstance(value, str)
-                else type(value).__name__
-            )
-            raise OptionError(f"`{name}` must be a regard {kind.__name__}: got {got}. {hint}")
-    if mask is not None and not isinstance(mask, Mask):
-        hint = "Wrap it: mask=Allowed(tensor)." if isinstance(mask, Tensor) else "Pass one such as Causal()."
-        raise OptionError(f"`mask` must be a regard Mask: got {type(mask).__name__}. {hint}")
-
-
-def _autocast_dtype(*tensors: Tensor) -> torch.dtype | None:
-    """The dtype that autocast asks for; None where it is off, or does not apply to these tensors."""
-    device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
-        return None
-    applies = all(each.is_floating_point() and each.dtype != torch.float64 for each in tensors)
-    return torch.get_autocast_dtype(device) if applies else None
-
-
-def _check_dtypes(queries: Tensor, keys: Tensor, values: Tensor) -> None:
-    for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
-        if tensor.dtype not in DTYPES:
-            raise DtypeError(
-                f"`{name}` must be float64, float32, float16 or bfloat16: got {_short(tensor.dtype)}. "
-                f"Convert with {name}.float()."
-            )
-    if not queries.dtype == keys.dtype == values.dtype:
-        raise DtypeError(
-            f"`queries`, `keys` and `values` must have the same dtype: got {_short(queries.dtype)}, "
-            f"{_short(keys.dtype)} and {_short(values.dtype)}. Convert them to one, or run under torch.autocast."
-        )
-
-
-def _check_shapes(queries: Tensor, keys: Tensor, values: Tensor) -> None:
-    for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
-        if tensor.ndim < 2:
-            raise ShapeError(
-                f"`{name}` must have at least two axes, (..., n, dim): got {tuple(tensor.shape)}. "
-                f"Use {name}.unsqueeze(0) for one vector, .unsqueeze(-1) for numbers."
-            )
-    if keys.shape[-2] != values.shape[-2]:
-        raise ShapeError(
-            f"`keys` and `values` must have the same number of rows: got keys {tuple(keys.shape)} and values "
-            f"{tuple(values.shape)}. Pass one value for each key."
-        )
-    try:
-        broadcast_shapes(queries.shape[:-2], keys.shape[:-2], values.shape[:-2])
-    except ValueError:
-        raise ShapeError(
-            f"The batch axes of `queries`, `keys` and `values` must broadcast: got queries {tuple(queries.shape)}, "
-            f"keys {tuple(keys.shape)} and values {tuple(values.shape)}. "
-            f"Insert axes of size 1, as in keys.unsqueeze(-3)."
-        ) from None
-
-
-def _check_devices(queries: Tensor, keys: Tensor, values: Tensor) -> None:
-    if not queries.device == keys.device == values.device:
-        raise DeviceError(
-            f"`queries`, `keys` and `values` must be on one device: got {queries.device}, {keys.device} and "
-            f"{values.device}. "
-            f"Move them with .to({str(queries.device)!r})."
-        )
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _as_positions(span: Span, grid: Grid) -> Tensor:
-    return torch.arange(span.start, span.stop, device=grid.device) if isinstance(span, range) else span
-
-
-def _take_rows(flags: Tensor, span: Span) -> Tensor:
-    return flags[..., span.start : span.stop, :] if isinstance(span, range) else flags[..., span, :]
+    return mask.allows(positions_of(rows, grid.device)[:, None], positions_of(columns, grid.device)[None, :], grid)
 
 
 class _Substitute(torch.autograd.Function):

@@ -50,7 +50,7 @@ class TopWeights(Reader[Top]):
 
     def __init__(self, k: int) -> None:
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise OptionError(f"`k` of top() must be an integer of at least 1: got {k!r}.")
+            raise OptionError(f"`k` of top() must be an integer of at least 1: got {k!r}. It is a number of keys.")
         self.k = k
 
     def start(self, grid: Grid, dtype: torch.dtype) -> None:
@@ -109,48 +109,45 @@ class Map(Reader[Tensor]):
 
     def __init__(self, height: int, width: int, pool: Pool) -> None:
         if not all(isinstance(side, int) and side >= 1 for side in (height, width)):
-            raise OptionError(f"The sides of map() must be integers of at least 1: got {height} × {width}.")
+            raise OptionError(
+                f"The sides of map() must be integers of at least 1: got {height} × {width}. Pass pixels."
+            )
         if pool not in ("sum", "mean", "max"):
-            raise OptionError(f'`pool` of map() must be "sum", "mean" or "max": got {pool!r}.')
+            raise OptionError(f'`pool` of map() must be "sum", "mean" or "max": got {pool!r}. Leave it out for sums.')
         self.wanted, self.pool = (height, width), pool
 
     def start(self, grid: Grid, dtype: torch.dtype) -> None:
         super().start(grid, dtype)
         self.height = min(self.wanted[0], grid.n_queries)
         self.width = min(self.wanted[1], grid.n_keys)
-        # A masked pair has weight 0, and its tile may never be shown.
-        self.picture = self.full(self.height, self.width)
+        self.picture = self.full(self.height, self.width, value=-torch.inf if self.pool == "max" else 0.0)
+        self.shown = torch.zeros(self.height, self.width, device=grid.device)  # pairs seen of each place
 
     def absorb(self, weights: Tensor, rows: range, columns: range) -> None:
         across = self._bins(columns, self.width, self.grid.n_keys)
         down = self._bins(rows, self.height, self.grid.n_queries)
-        narrow = weights.new_zeros(*weights.shape[:-1], self.width)
         if self.pool == "max":
-            least = -torch.inf  # weights may be negative (Raw)
-            narrow = narrow.fill_(least).scatter_reduce_(-1, across.expand(weights.shape), weights, "amax")
-            small = weights.new_full((*weights.shape[:-2], self.height, self.width), least)
-            small = small.scatter_reduce_(-2, down[:, None].expand(narrow.shape), narrow, "amax")
-            seen = small != least
-            first = seen & ~self._seen(seen)
-            self.picture = torch.where(
-                first, small, torch.where(seen, torch.maximum(self.picture, small), self.picture)
-            )
+            narrow = weights.new_full((*weights.shape[:-1], self.width), -torch.inf)
+            narrow.scatter_reduce_(-1, across.expand(weights.shape), weights, "amax")
+            self.picture.scatter_reduce_(-2, down[:, None].expand(narrow.shape), narrow, "amax")
+            self.shown += torch.outer(self._counts(down, self.height), self._counts(across, self.width))
         else:
-            self.picture.index_add_(-2, down, narrow.index_add_(-1, across, weights))
-
-    def _seen(self, seen: Tensor) -> Tensor:
-        """Which places of the picture an earlier tile has touched; and note those that this one does."""
-        before = getattr(self, "_touched", torch.zeros_like(seen))
-        self._touched = before | seen
-        return before
+            narrow = weights.new_zeros(*weights.shape[:-1], self.width).index_add_(-1, across, weights)
+            self.picture.index_add_(-2, down, narrow)
 
     def result(self) -> Tensor:
-        if self.pool != "mean":
+        if self.pool == "sum":
             return self.picture
-        device = self.grid.device
-        rows = torch.bincount(self._bins(self.grid.rows, self.height, self.grid.n_queries), minlength=self.height)
-        columns = torch.bincount(self._bins(self.grid.columns, self.width, self.grid.n_keys), minlength=self.width)
-        return self.picture / (rows[:, None] * columns[None, :]).to(device=device, dtype=self.dtype)
+        rows = self._counts(self._bins(self.grid.rows, self.height, self.grid.n_queries), self.height)
+        columns = self._counts(self._bins(self.grid.columns, self.width, self.grid.n_keys), self.width)
+        pairs = torch.outer(rows, columns).to(self.dtype)
+        if self.pool == "mean":
+            return self.picture / pairs
+        # A pair that was not shown is masked and weighs 0, which is more than a negative weight (Raw).
+        return torch.where(self.shown < pairs, self.picture.clamp(min=0), self.picture)
+
+    def _counts(self, bins: Tensor, size: int) -> Tensor:
+        return torch.bincount(bins, minlength=size).float()
 
     def _bins(self, span: range, size: int, of: int) -> Tensor:
         return torch.arange(span.start, span.stop, device=self.grid.device) * size // max(of, 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -45,13 +46,20 @@ class WeightsView:
     def __init__(self, problem: AttentionProblem, engine: Engine) -> None:
         self._problem = problem
         self._engine = engine
+        self._outputs: dict[bool, Tensor] = {}  # with and without a gradient
 
-    @cached_property
+    @property
     def output(self) -> Tensor:
         """The pooled output, as `attend` gives it: `(*batch_shape, n_queries, value_dim)`."""
+        tracks = self._tracks
+        if tracks not in self._outputs:
+            self._outputs[tracks] = self._compute_output()
+        return self._outputs[tracks]
+
+    def _compute_output(self) -> Tensor:
         if isinstance(self._engine, Tiled) and not self._tracks:
             return self._pooled.output.to(self._problem.dtype)  # the pass that finds the statistics pools, too
-        return self._engine.run(self._problem)
+        return self._engine.run(self._fresh())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -73,22 +81,23 @@ class WeightsView:
         if normalizer is None:
             raise OptionError(
                 f"log_normalizer() must have a rule that divides by a sum, such as Softmax: "
-                f"got {type(self._problem.weights).__name__}."
+                f"got {type(self._problem.weights).__name__}. Use received() or entropy() for others."
             )
         return normalizer
 
     def tile(self, rows: slice | range, columns: slice | range) -> Tensor:
-        """α of some consecutive queries and keys: `(*batch_shape, rows, columns)`."""
-        *_, n_queries, n_keys = self.shape
+        """α of some consecutive queries and keys, `(*batch_shape, rows, columns)`, without a gradient."""
+        *batch, n_queries, n_keys = self.shape
         rows, columns = _as_range(rows, n_queries), _as_range(columns, n_keys)
-        if not self._streams or self._tracks:
-            return define_weights(self._problem, rows)[..., columns.start : columns.stop]
-        mask, grid = self._problem.mask, self._problem.grid
+        problem = self._problem
+        mask, grid = problem.mask, problem.grid
         cover = Cover.ALL if mask is None else mask.cover(rows, columns, grid)
-        if cover is Cover.NONE:
-            return self._problem.values.new_zeros(*grid.batch_shape, len(rows), len(columns))
+        if cover is Cover.NONE or not rows or not columns:
+            return problem.values.new_zeros(*batch, len(rows), len(columns))
         with torch.no_grad(), torch.autocast(grid.device.type, enabled=False):
-            return self._weights_of(Tile(self._problem, rows, columns, 0, cover)).to(self._problem.dtype)
+            if not self._streams:
+                return define_weights(problem, rows)[..., columns.start : columns.stop].to(problem.dtype)
+            return self._weights_of(Tile(problem, rows, columns, 0, cover)).to(problem.dtype)
 
     def rows(self, index: int | Sequence[int] | Tensor | slice) -> Tensor:
         """α of some queries over all keys, `(*batch_shape, rows, n_keys)`; differentiable.
@@ -112,7 +121,7 @@ class WeightsView:
                 f"`index` of rows() must be in [{-n_queries}, {n_queries}): got {places.tolist()}. "
                 f"Queries count from 0."
             )
-        return define_weights(self._problem, places % max(n_queries, 1)).to(self._problem.dtype)
+        return self._define(places % max(n_queries, 1))
 
     def top(self, k: int) -> Top:
         """The k largest weights of each query and their keys, heaviest first, the lowest index among equals.
@@ -147,7 +156,7 @@ class WeightsView:
 
     def dense(self) -> Tensor:
         """All weights, `(*batch_shape, n_queries, n_keys)`, differentiable: the one that grows with n × m."""
-        return define_weights(self._problem).to(self._problem.dtype)
+        return self._define()
 
     def collect(
         self,
@@ -171,7 +180,7 @@ class WeightsView:
         if entropy and self.kind not in ("convex", "one-hot", "uniform"):
             raise OptionError(
                 f"entropy() must have weights that sum to 1: {type(self._problem.weights).__name__} gives "
-                f"{self.kind} ones."
+                f"{self.kind} ones. Use a rule such as Softmax()."
             )
         results: dict[str, Any] = {}
         if self._tracks and (entropy or received):
@@ -189,6 +198,8 @@ class WeightsView:
         self._read(list(readers.values()))
         results |= {name: reader.result() for name, reader in readers.items()}
         dtype = self._problem.dtype
+        if results.get("top") is not None:
+            results["top"] = Top(results["top"].weights.to(dtype), results["top"].indices)
         for name in ("entropy", "received", "map"):
             if results.get(name) is not None:
                 results[name] = results[name].to(dtype)
@@ -229,6 +240,14 @@ class WeightsView:
         """Whether a reading may have to be differentiable."""
         problem = self._problem
         return torch.is_grad_enabled() and (problem.form.captures or any(each.requires_grad for each in problem.inputs))
+
+    def _fresh(self) -> AttentionProblem:
+        """The problem with projections of its own, so that every reading can be differentiated by itself."""
+        return replace(self._problem) if self._tracks else self._problem
+
+    def _define(self, rows: Tensor | None = None) -> Tensor:
+        with torch.autocast(self._problem.grid.device.type, enabled=False):
+            return define_weights(self._fresh(), rows).to(self._problem.dtype)
 
     @cached_property
     def _stream(self) -> Stream:
@@ -272,16 +291,18 @@ class WeightsView:
             surprise = -torch.where(alpha == 0, 1, alpha).log() if entropy else None
             return None if surprise is None else (alpha * surprise).sum(-1), alpha.sum(-2) if received else None
 
-        with torch.autocast(self._problem.grid.device.type, enabled=False):
-            parts = list(map_strips(self._problem, summarise))
-        *batch, n_queries, n_keys = self.shape
+        *batch, _, n_keys = self.shape
         like = self._problem.values.new_zeros((), dtype=self._problem.compute_dtype)
-        entropies = [each for each, _ in parts if each is not None]
-        totals = [each for _, each in parts if each is not None]
-        return (
-            (torch.cat(entropies, -1) if entropies else like.expand(*batch, n_queries)) if entropy else None,
-            (torch.stack(totals).sum(0) if totals else like.expand(*batch, n_keys)) if received else None,
-        )
+        entropies: list[Tensor] = []
+        total = like.expand(*batch, n_keys)
+        with torch.autocast(self._problem.grid.device.type, enabled=False):
+            for row_entropies, strip_total in map_strips(self._fresh(), summarise):
+                if row_entropies is not None:
+                    entropies.append(row_entropies)
+                if strip_total is not None:
+                    total = total + strip_total
+        entropy_of_rows = torch.cat(entropies, -1) if entropies else like.expand(*batch, 0)
+        return entropy_of_rows if entropy else None, total if received else None
 
     # How it looks ---------------------------------------------------------------------------------------------------
 
@@ -304,5 +325,7 @@ def _as_range(span: slice | range, size: int) -> range:
         or places.step != 1
         or (len(places) and not 0 <= places.start <= places.stop <= size)
     ):
-        raise OptionError(f"A tile must be consecutive rows and columns within the weights: got {span} of {size}.")
+        raise OptionError(
+            f"A tile must be consecutive rows and columns within the weights: got {span} of {size}. Pass slices."
+        )
     return places

@@ -17,8 +17,10 @@ ROOT = Path(regard.__file__).parent
 # From the bottom up. A module imports from its own unit and from layers below it.
 LAYERS = [
     ["errors"],
+    ["learned", "tensors"],
     ["positions"],
     ["masks", "scores", "weights"],
+    ["checks"],
     ["problem"],
     ["engines"],
     ["planner"],

@@ -92,7 +92,9 @@ def test_the_bytes_of_tiles_do_not_grow_with_n_times_m_and_those_of_the_definiti
 
 def test_a_plan_says_how_many_bytes_the_definition_would_need():
     made = plan(rows(1000), rows(1000), rows(1000), score=regard.Additive(4, 4, 16))
-    assert made.passed_over["reference"] == f"could run it and would need {readable_bytes(1000 * 1000 * (2 + 16) * 4)}"
+    assert (
+        made.passed_over["reference"] == f"could run it and would need {readable_bytes(1000 * 1000 * (4 + 2 * 16) * 4)}"
+    )
 
 
 @pytest.mark.parametrize(

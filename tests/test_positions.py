@@ -7,7 +7,8 @@ import torch
 
 from regard import Alibi, Causal, RelativeBias, Window
 from regard.errors import DtypeError, OptionError, ShapeError
-from regard.positions import Grid, broadcast_shapes, check_align, line_up, per_head, resolve_offset
+from regard.positions import Grid, check_align, line_up, per_head, resolve_offset
+from regard.tensors import broadcast_shapes
 
 GRID = Grid((2, 3), 4, 6)
 

@@ -95,7 +95,6 @@ READINGS = {
     "rows": lambda view: view.rows([0, -1]),
     "received": lambda view: view.received(),
     "dense": lambda view: view.dense(),
-    "tile": lambda view: view.tile(slice(1, 3), slice(0, 2)),
     "collect": lambda view: torch.cat(view.collect(entropy=True, received=True)[1:3], -1),
     "output": lambda view: view.output,
 }

@@ -7,7 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from regard.problem import DTYPES, AttentionProblem
+from regard.checks import DTYPES
+from regard.problem import AttentionProblem
 
 
 class Engine:
@@ -17,6 +18,7 @@ class Engine:
     """
 
     name: ClassVar[str]
+    letter: ClassVar[str] = "?"  # stands for it in tables
     summary: ClassVar[str]  # one line for people: what it is good for
     dtypes: ClassVar[frozenset[torch.dtype]] = DTYPES
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.positions import Grid
-from regard.scores.form import Span
+from regard.tensors import Span, positions_of
 
 _LOW_32_BITS = 0xFFFFFFFF
 
@@ -16,14 +16,10 @@ _LOW_32_BITS = 0xFFFFFFFF
 def keep_factors(seed: int, probability: float, grid: Grid, rows: Span, columns: Span, dtype: torch.dtype) -> Tensor:
     """1/(1 − p) where a weight is kept and 0 where it is dropped, `(*batch_shape, rows, columns)`."""
     batch = torch.arange(math.prod(grid.batch_shape), device=grid.device).reshape(*grid.batch_shape, 1, 1)
-    row_hash = _mix(_mix(batch + (seed & _LOW_32_BITS)) ^ _mix(_positions(rows, grid).unsqueeze(-1) + (seed >> 32)))
-    pair_hash = _mix(row_hash + _mix(_positions(columns, grid)))
+    row_hash = _mix(_mix(batch + (seed & _LOW_32_BITS)) ^ _mix(positions_of(rows, grid.device)[:, None] + (seed >> 32)))
+    pair_hash = _mix(row_hash + _mix(positions_of(columns, grid.device)))
     kept = pair_hash >= int(probability * 2**32)
     return kept.to(dtype) / (1 - probability)
-
-
-def _positions(span: Span, grid: Grid) -> Tensor:
-    return torch.arange(span.start, span.stop, device=grid.device) if isinstance(span, range) else span
 
 
 def _mix(bits: Tensor) -> Tensor:

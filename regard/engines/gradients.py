@@ -17,25 +17,29 @@ from torch import Tensor
 
 from regard.engines.second import gradients_over_strips
 from regard.engines.tiles import Stream, Tile
-from regard.scores.form import Form, product
+from regard.errors import EngineRefusal
+from regard.scores.capture import substituting
+from regard.scores.form import Form
+from regard.tensors import product
 from regard.weights import Statistics, Weights
 
 if TYPE_CHECKING:
     from regard.engines.tiled import Pooled
 
 
-def attach(stream: Stream, pooled: Pooled, captured: tuple[Tensor, ...]) -> Tensor:
+def attach(stream: Stream, pooled: Pooled, captured: tuple[Tensor, ...], *, whole: bool = True) -> Tensor:
     """The output, as a differentiable function of everything that it was computed from.
 
     Args:
         stream: The tiles.
         pooled: What a pass over them gave, computed without gradients.
         captured: The tensors that a user's function closes over.
+        whole: Whether the stream holds every key that was pooled; without it there is no second derivative.
     """
     inputs = [tensor for part in stream.parts for tensor in part.inputs] + list(captured)
     if not torch.is_grad_enabled() or not any(each.requires_grad for each in inputs):
         return pooled.output
-    run = _Run(stream, pooled.statistics, pooled.slope_mean, len(captured))
+    run = _Run(stream, pooled.statistics, pooled.slope_mean, captured, whole)
     return _Attach.apply(run, pooled.output, *inputs)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -46,7 +50,8 @@ class _Run:
     stream: Stream
     statistics: Statistics
     slope_mean: Tensor | None
-    n_captured: int
+    captured: tuple[Tensor, ...]
+    whole: bool
 
 
 class _Attach(torch.autograd.Function):
@@ -81,12 +86,13 @@ class _Gradients(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *second: Tensor | None) -> tuple[Tensor | None, ...]:
         gradient, *inputs = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "The tiled engine must stop at second derivatives: got a request for a third. "
-                'Use engine="reference", which has every order.'
+        run = ctx.run
+        if not run.whole or len(run.stream.parts) > 1:
+            raise EngineRefusal(
+                "A second derivative must be taken of one problem: got merged parts. "
+                "Attend over the concatenated keys and values instead."
             )
-        results = gradients_over_strips(ctx.run.stream.parts, ctx.needed, gradient, inputs, second)
+        results = gradients_over_strips(run.stream.parts[0], ctx.needed, gradient, inputs, second, run.captured)
         return None, None, None, *results
 
 
@@ -114,7 +120,7 @@ def _add_tile(
 ) -> None:
     """Add what one tile gives to the gradients of its inputs."""
     leaves, form = buffers.leaves(tile)
-    with torch.enable_grad():
+    with torch.enable_grad(), substituting(buffers.swapped):
         tracked = tile.scores(form)
     scores, positions, keep = tracked.detach(), tile.positions, tile.keep()
     weights = rule.weights(scores, statistics, positions)
@@ -149,6 +155,12 @@ class _Buffers:
             self._starts[id(part)] = start
             start += len(part.inputs)
         self._captured = range(start, len(inputs))
+        # What a user's function closes over, as leaves.
+        self.swapped = {
+            id(each): each.detach().requires_grad_()
+            for each, place in zip(run.captured, self._captured, strict=True)
+            if needed[place]
+        }
         first = run.stream.parts[0]
         n_form = len(first.form.tensors())
         self._learned = range(n_form + 1, len(first.inputs))
@@ -163,7 +175,7 @@ class _Buffers:
         for place, part in enumerate(parts):
             if self.needed[start + place]:
                 leaves.append(part.requires_grad_())
-        captured = [self.inputs[place] for place in self._captured if self.needed[place]]
+        captured = [self.swapped[id(each)] for each in self.run.captured if id(each) in self.swapped]
         return leaves + captured, form.rebuilt(iter(parts))
 
     def add_leaves(self, tile: Tile, leaves: list[Tensor], gradients: tuple[Tensor | None, ...]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.problem import is_finite
-from regard.scores.form import product
+from regard.tensors import is_finite, product
 
 
 def pool(weights: Tensor, values: Tensor) -> Tensor:

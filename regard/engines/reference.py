@@ -15,7 +15,7 @@ from regard.engines.base import Engine
 from regard.engines.dropout import keep_factors
 from regard.engines.products import pool
 from regard.problem import AttentionProblem
-from regard.scores.form import Span
+from regard.tensors import Span
 
 
 def define(problem: AttentionProblem, rows: Span | None = None) -> Tensor:
@@ -40,15 +40,17 @@ def dropout_factors(problem: AttentionProblem, rows: Span | None, dtype: torch.d
 
 
 class Reference(Engine):
-    """The definition, dense: any rule, any dtype, differentiable to any order."""
+    """The definition, dense: any rule, any dtype, differentiable again and again (entmax to third order)."""
 
     name = "reference"
-    summary = "the definition, dense; any rule, differentiable to any order"
+    letter = "R"
+    summary = "the definition, dense; any rule, of differentiable operations throughout"
 
     def bytes(self, problem: AttentionProblem) -> int:
         pairs = math.prod(problem.grid.batch_shape) * problem.grid.n_queries * problem.grid.n_keys
-        # Scores, weights and one of the widest intermediate; autograd keeps about as much again.
-        return pairs * (2 + problem.form.width) * problem.compute_dtype.itemsize
+        # Scores before and after the mask and the rule; the widest intermediate, before and after its function.
+        width = problem.form.width
+        return pairs * (4 + (2 * width if width > 1 else 0)) * problem.compute_dtype.itemsize
 
     def run(self, problem: AttentionProblem) -> Tensor:
         with torch.autocast(problem.grid.device.type, enabled=False):
@@ -68,7 +70,7 @@ class _Connect(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, output: Tensor, *inputs: Tensor) -> Tensor:
         ctx.save_for_backward(*inputs)
-        return output.view_as(output)
+        return output.clone()  # a view could not be changed in place, as people do with residuals
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:

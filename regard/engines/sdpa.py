@@ -18,6 +18,7 @@ from regard.masks import Allowed, Causal, Cover, GlobalKeys, KeyMask, Mask, Padd
 from regard.positions import Grid, resolve_offset
 from regard.problem import AttentionProblem
 from regard.scores import DotForm
+from regard.tensors import is_finite
 from regard.weights import Softmax
 
 # Masks that are a tensor already, or a row of it: what the kernels take without building n × m.
@@ -28,12 +29,13 @@ class Sdpa(Engine):
     """`scaled_dot_product_attention`, never its math backend, which would build n × m."""
 
     name = "sdpa"
+    letter = "S"
     summary = "PyTorch's fused kernels, for scores that are a dot product under softmax"
 
     def refusals(self, problem: AttentionProblem) -> list[str]:
         reasons = super().refusals(problem)
         form, rule, grid = problem.form, problem.weights, problem.grid
-        if not isinstance(form, DotForm):
+        if type(form) is not DotForm:
             reasons.append(f"{_named(problem.score)} is not a dot product of projected queries and keys")
         elif form.steps:
             steps = ", ".join(type(step).__name__ for step in form.steps)
@@ -65,18 +67,25 @@ class Sdpa(Engine):
         grid = problem.grid
         # Padded copies where key_dim ≠ value_dim, and a log-normaliser for each row.
         padded = 0 if key_dim == value_dim else (grid.n_queries + 2 * grid.n_keys) * max(key_dim, value_dim)
-        return math.prod(grid.batch_shape) * (padded + grid.n_queries) * problem.compute_dtype.itemsize
+        # The kernels turn a mask of true and false into numbers.
+        mask = sum(each.numel() for each in problem.mask.tensors()) if problem.mask is not None else 0
+        return (math.prod(grid.batch_shape) * (padded + grid.n_queries) + mask) * problem.compute_dtype.itemsize
 
     def run(self, problem: AttentionProblem) -> Tensor:
         if problem.may_leak:
             # The kernels multiply masked NaN by 0; their output may be finite and their gradients not.
             return pool_by_strips(problem)
-        call = _prepare(problem)
-        assert call is not None
         with torch.autocast(problem.grid.device.type, enabled=False):
             if torch.is_grad_enabled() and any(each.requires_grad for each in problem.inputs):
-                return _Fused.apply(problem, *problem.inputs)  # type: ignore[no-any-return, no-untyped-call]
-            return call.compute().reshape(problem.output_shape)
+                output: Tensor = _Fused.apply(problem, *problem.inputs)  # type: ignore[no-untyped-call]
+            else:
+                call = _prepare(problem)
+                assert call is not None
+                output = call.compute().reshape(problem.output_shape)
+        if problem.visibility is not Cover.ALL and not is_finite(output):
+            # A masked score overflowed, and the kernels add −inf to what it became.
+            return pool_by_strips(problem)
+        return output
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,7 @@ def _prepare(problem: AttentionProblem) -> _Call | None:
     form = problem.form
     assert isinstance(form, DotForm)
     grid = problem.grid
-    left, right, values = form.left, form.right, problem.values
+    left, right, values = (_adjacent(each) for each in (form.left, form.right, problem.values))
     key_dim, value_dim = left.shape[-1], values.shape[-1]
     # One dim for all, in steps that the device's kernels take: zeros change neither a dot product nor a sum.
     step = 8 if grid.device.type == "cuda" else 1
@@ -126,6 +135,11 @@ def _prepare(problem: AttentionProblem) -> _Call | None:
         return None
     mask, empty, is_causal = _as_kernel_mask(problem)
     return _Call(*folded, mask, empty, is_causal, form.scale, value_dim)
+
+
+def _adjacent(tensor: Tensor) -> Tensor:
+    """The tensor with the entries of a vector next to each other, as the kernels want them."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
 def _fold_batch(grid: Grid, left: Tensor, right: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -159,10 +173,11 @@ def _fold_batch(grid: Grid, left: Tensor, right: Tensor, values: Tensor) -> tupl
 
 
 def _takes_mask(mask: Mask | None, grid: Grid) -> bool:
-    if isinstance(mask, Causal):
+    # By type, not isinstance: a user's subclass may allow something else.
+    if type(mask) is Causal:
         offset = resolve_offset(mask.align, grid, "Causal")
         return isinstance(offset, int) and offset == 0
-    return isinstance(mask, TENSOR_MASKS) and len(grid.batch_shape) <= 2
+    return type(mask) in TENSOR_MASKS and len(grid.batch_shape) <= 2
 
 
 def _as_kernel_mask(problem: AttentionProblem) -> tuple[Tensor | None, Tensor | None, bool]:
@@ -172,18 +187,18 @@ def _as_kernel_mask(problem: AttentionProblem) -> tuple[Tensor | None, Tensor | 
         return None, None, False
     if isinstance(mask, Causal):
         return None, None, True
-    allowed = mask.tile(grid.rows, grid.columns, grid)
+    allowed = _in_4d(mask.tile(grid.rows, grid.columns, grid), grid)
     empty = ~allowed.any(-1, keepdim=True)
     if not bool(empty.any()):
-        return _in_4d(allowed, grid), None, False
+        return allowed, None, False
     # Let such rows look everywhere and throw their output away: a row without keys has no defined gradient in the
     # kernels.
-    return _in_4d(allowed | empty, grid), _in_4d(empty, grid, n_keys=1), False
+    return allowed | empty, empty, False
 
 
-def _in_4d(mask: Tensor, grid: Grid, n_keys: int | None = None) -> Tensor:
-    batch = (1,) * (2 - len(grid.batch_shape)) + grid.batch_shape
-    return mask.expand(*batch, grid.n_queries, grid.n_keys if n_keys is None else n_keys)
+def _in_4d(mask: Tensor, grid: Grid) -> Tensor:
+    """The mask with four axes. Axes of size 1 stay so: expanded, torch would turn them into n × m numbers."""
+    return mask.reshape(*(1,) * (4 - mask.ndim), *mask.shape)
 
 
 def _named(thing: object) -> str:
@@ -232,4 +247,4 @@ class _FusedGradients(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *second: Tensor | None) -> tuple[Tensor | None, ...]:
         gradient, *inputs = ctx.saved_tensors
-        return None, None, None, *gradients_over_strips((ctx.problem,), ctx.needed, gradient, inputs, second)
+        return None, None, None, *gradients_over_strips(ctx.problem, ctx.needed, gradient, inputs, second)

@@ -14,34 +14,43 @@ from regard.engines.reference import define
 from regard.engines.strips import strips_of
 from regard.errors import EngineRefusal
 from regard.problem import AttentionProblem
+from regard.scores.capture import substituting
 
 
 def gradients_over_strips(
-    parts: Sequence[AttentionProblem],
+    problem: AttentionProblem,
     needed: Sequence[bool],
     gradient: Tensor,
     inputs: Sequence[Tensor],
     second: Sequence[Tensor | None],
+    captured: Sequence[Tensor] = (),
 ) -> list[Tensor | None]:
     """The derivative of a first derivative with respect to the output's gradient and each input.
 
     Args:
-        parts: The problem, as a sequence of one.
+        problem: What was computed.
         needed: Which inputs have a first derivative.
         gradient: The gradient of the output that the first derivative was taken with.
         inputs: The problem's own, then what a user's function closes over.
         second: The gradient of each first derivative.
+        captured: What a user's function closes over, itself.
     """
-    part = _single(parts)
-    n_form = len(part.form.tensors())
+    if torch.is_grad_enabled():
+        raise EngineRefusal(
+            "This engine must stop at second derivatives: got a request for a third. "
+            'Use engine="reference", which is made of differentiable operations.'
+        )
     # Fresh leaves: queries and keys may be one tensor, and each place needs its own derivative.
-    leaves = [each.detach().requires_grad_(need) for each, need in zip(inputs[: n_form + 1], needed, strict=False)]
-    outer = [*leaves, *inputs[n_form + 1 :]]
-    problem = part.rebuilt(leaves)
+    n_form = len(problem.form.tensors())
+    leaves = [each.detach().requires_grad_(need) for each, need in zip(inputs, needed, strict=True)]
+    n_own = len(inputs) - len(captured)
+    outer = [*leaves[: n_form + 1], *inputs[n_form + 1 : n_own], *leaves[n_own:]]
+    swapped = {id(each): leaf for each, leaf in zip(captured, leaves[n_own:], strict=True)}
+    problem = problem.rebuilt(leaves[: n_form + 1])
     to_gradient = gradient.detach().requires_grad_()
     wanted = [place for place, need in enumerate(needed) if need]
     totals: list[Tensor | None] = [None] * (1 + len(outer))
-    with torch.enable_grad():
+    with torch.enable_grad(), substituting(swapped):
         for rows in strips_of(problem):
             strip = to_gradient[..., rows.start : rows.stop, :]
             output = define(problem, rows).to(strip.dtype)
@@ -71,12 +80,3 @@ def gradients_over_strips(
     if totals[0] is None:
         totals[0] = torch.zeros_like(gradient)
     return totals
-
-
-def _single(parts: Sequence[AttentionProblem]) -> AttentionProblem:
-    if len(parts) != 1:
-        raise EngineRefusal(
-            f"Second derivatives must be taken of one problem: got {len(parts)} merged parts. "
-            f"Attend over the concatenated keys and values instead."
-        )
-    return parts[0]

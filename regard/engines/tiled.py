@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.engines.base import Engine
 from regard.engines.gradients import attach
 from regard.engines.strips import pool_by_strips
-from regard.engines.tiles import STRIP_ELEMENTS, TILE_ELEMENTS, Stream
+from regard.engines.tiles import TILE_ELEMENTS, Stream
 from regard.problem import AttentionProblem
 from regard.scores.capture import capturing
 from regard.weights import OnePass, Statistics
@@ -55,6 +55,7 @@ class Tiled(Engine):
     """
 
     name = "tiled"
+    letter = "T"
     summary = "any score, rule and mask over tiles; memory does not grow with n × m"
 
     def __init__(self, tile_elements: int = TILE_ELEMENTS) -> None:
@@ -71,8 +72,8 @@ class Tiled(Engine):
         stream = Stream((problem,), self.tile_elements)
         rows, columns = stream.tile_shape
         batch = math.prod(grid.batch_shape)
-        tile = batch * rows * columns * (problem.form.width + 3)
-        strip = 0 if isinstance(problem.weights, OnePass) else min(STRIP_ELEMENTS, batch * rows * grid.n_keys)
+        tile = batch * rows * columns * (2 * problem.form.width + 6)
+        strip = 0 if isinstance(problem.weights, OnePass) else batch * rows * grid.n_keys
         per_row = batch * grid.n_queries * (problem.values.shape[-1] + 2)
         return (tile + strip + per_row) * problem.compute_dtype.itemsize
 

@@ -19,7 +19,8 @@ from regard.engines.products import pool
 from regard.masks import Cover
 from regard.positions import Grid
 from regard.problem import AttentionProblem
-from regard.scores.form import Form, product
+from regard.scores.form import Form
+from regard.tensors import product
 from regard.weights import Fold, Monoid, OnePass, Weights
 from regard.weights.base import State
 
@@ -27,7 +28,7 @@ from regard.weights.base import State
 TILE_ELEMENTS = 1 << 18
 
 # Elements of scores that rules with several passes keep for a block of rows, instead of computing them for each pass.
-STRIP_ELEMENTS = 1 << 22
+HELD_ELEMENTS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Stream:
         rows = max(min(self.grid.n_queries, area // columns), 1)
         if not isinstance(self.rule, OnePass):
             # A strip of these rows against all keys is kept while its thresholds are solved.
-            strip = STRIP_ELEMENTS // max(math.prod(self.grid.batch_shape) * self.grid.n_keys, 1)
+            strip = HELD_ELEMENTS // max(math.prod(self.grid.batch_shape) * self.grid.n_keys, 1)
             rows = max(min(rows, strip), 1)
         return rows, columns
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.scores.base import Score, expect_dims, heads_shape, project
+from regard.scores.base import Score, check_sizes, expect_dims, heads_shape, project
 from regard.scores.form import ChannelForm, Form
 
 
@@ -32,6 +32,7 @@ class Additive(Score):
 
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int, *, heads: int | None = None) -> None:
         super().__init__()
+        check_sizes("Additive", query_dim=query_dim, key_dim=key_dim, hidden_dim=hidden_dim)
         self.query_dim, self.key_dim, self.hidden_dim, self.heads = query_dim, key_dim, hidden_dim, heads
         lead = heads_shape(heads)
         self.W1 = nn.Parameter(torch.empty(*lead, hidden_dim, query_dim))
@@ -51,7 +52,7 @@ class Additive(Score):
         expect_dims(queries, keys, self.query_dim, self.key_dim, "Additive")
         left = project(queries, self.W1.mT, "Additive")
         right = project(keys, self.W2.mT, "Additive") + self.b.unsqueeze(-2)
-        return ChannelForm(left, right, "tanh", self.v.unsqueeze(-2), width=self.hidden_dim)
+        return ChannelForm(left, right, "tanh", self.v.unsqueeze(-2))
 
     def extra_repr(self) -> str:
         return f"{self.query_dim}, {self.key_dim}, {self.hidden_dim}" + (f", heads={self.heads}" if self.heads else "")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import DtypeError, OptionError, ShapeError
 from regard.positions import Grid, per_head
-from regard.scores.form import ChannelForm, DotForm, Form, Step, SumForm
+from regard.scores.form import ChannelForm, DotForm, Form, Step
 from regard.scores.steps import Scale
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ class Score(nn.Module):
 
     # True where a(q, k) is the logarithm of a kernel, so never positive: Softmax turns it into kernel weights.
     is_log_kernel: bool = False
+
+    # True where a(q, k) is a kernel: never negative, and 0 for what is not similar at all.
+    is_kernel: bool = False
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         """The pairwise form of this score.
@@ -85,8 +88,8 @@ class ScoreTerm(nn.Module):
         """The step that adds this term, for a problem of that size."""
         raise NotImplementedError(f"{type(self).__name__} must define step(grid).")
 
-    def __radd__(self, score: Any) -> Any:
-        return NotImplemented
+    def __add__(self, score: Score) -> WithBias:
+        return score + self if isinstance(score, Score) else NotImplemented  # type: ignore[return-value]
 
 
 def same_dim(queries: Tensor, keys: Tensor, owner: str) -> None:
@@ -102,8 +105,9 @@ def expect_dims(queries: Tensor, keys: Tensor, query_dim: int, key_dim: int, own
     """Raise unless queries and keys have the dims that the score was made for."""
     if queries.shape[-1] != query_dim or keys.shape[-1] != key_dim:
         raise ShapeError(
-            f"{owner} was made for query_dim={query_dim} and key_dim={key_dim}: got queries {tuple(queries.shape)} and "
-            f"keys {tuple(keys.shape)}. Make the score with query_dim={queries.shape[-1]}, key_dim={keys.shape[-1]}."
+            f"{owner} must have queries of dim {query_dim} and keys of dim {key_dim}: got queries "
+            f"{tuple(queries.shape)} and keys {tuple(keys.shape)}. "
+            f"Make the score with query_dim={queries.shape[-1]}, key_dim={keys.shape[-1]}."
         )
 
 
@@ -131,19 +135,6 @@ def heads_shape(heads: int | None) -> tuple[int, ...]:
     return (heads,)
 
 
-def positive_parameter(owner: nn.Module, name: str, value: float | Tensor) -> None:
-    """Keep a positive number on a module: a float as it is, a Tensor as a buffer, an nn.Parameter as learned."""
-    positive = bool((value.detach() > 0).all()) if isinstance(value, Tensor) else value > 0
-    if not positive:
-        raise OptionError(f"`{name}` of {type(owner).__name__} must be positive: got {value}.")
-    if isinstance(value, nn.Parameter):
-        owner.register_parameter(name, value)
-    elif isinstance(value, Tensor):
-        owner.register_buffer(name, value)
-    else:
-        setattr(owner, name, float(value))
-
-
 def scaled_by(form: Form, factor: float | Tensor) -> Form:
     """`form` times a factor, learned or not; a tensor has one factor, or one for each head."""
     if isinstance(factor, Tensor):
@@ -160,6 +151,17 @@ def scaled_by(form: Form, factor: float | Tensor) -> Form:
     return form.then(Scale(torch.full((1, 1), factor, dtype=like.dtype, device=like.device)))
 
 
-def sum_of(terms: Sequence[Form]) -> SumForm:
-    """The sum of forms; its tiles are as wide as the widest term's."""
-    return SumForm(terms=tuple(terms), width=max(term.width for term in terms))
+def check_is_score(score: object, owner: str) -> None:
+    """Raise unless what a score is made of is a score."""
+    if not isinstance(score, Score):
+        got = score.__name__ if isinstance(score, type) else type(score).__name__
+        raise OptionError(f"{owner} must be given a regard Score: got {got}. Pass an object such as Dot().")
+
+
+def check_sizes(owner: str, **sizes: int) -> None:
+    """Raise unless every size of a learned score is a positive integer."""
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 1:
+            raise OptionError(
+                f"`{name}` of {owner} must be an integer of at least 1: got {size!r}. Pass a vector's length."
+            )

@@ -93,7 +93,8 @@ class Alibi(ScoreTerm):
             self.register_buffer("slopes", torch.as_tensor(slopes, dtype=torch.get_default_dtype()))
         if self.slopes.ndim > 1:
             raise ShapeError(
-                f"`slopes` of Alibi must be one number, or one for each head: got {tuple(self.slopes.shape)}."
+                f"`slopes` of Alibi must be one number, or one for each head: got {tuple(self.slopes.shape)}. "
+                f"Pass a tensor (heads,)."
             )
         check_align(align, "Alibi")
         self.align = align
@@ -104,7 +105,7 @@ class Alibi(ScoreTerm):
         return cls([2 ** (-8 * (i + 1) / heads) for i in range(heads)], align=align)
 
     def step(self, grid: Grid) -> Step:
-        return AddDistance(*positions(self.align, grid, "Alibi"), per_head(self.slopes))
+        return AddDistance(*positions_on_a_line(self.align, grid, "Alibi"), per_head(self.slopes))
 
     def extra_repr(self) -> str:
         return f"slopes of {tuple(self.slopes.shape)}, align={self.align!r}"
@@ -132,20 +133,22 @@ class RelativeBias(ScoreTerm):
     def __init__(self, max_distance: int, *, heads: int | None = None, align: Align = None) -> None:
         super().__init__()
         if max_distance < 0:
-            raise OptionError(f"`max_distance` of RelativeBias must be at least 0: got {max_distance}.")
+            raise OptionError(
+                f"`max_distance` of RelativeBias must be at least 0: got {max_distance}. Use 0 for one number for all."
+            )
         check_align(align, "RelativeBias")
         self.max_distance, self.heads, self.align = max_distance, heads, align
         self.table = nn.Parameter(torch.zeros(*heads_shape(heads), 2 * max_distance + 1))
 
     def step(self, grid: Grid) -> Step:
-        return AddRelative(*positions(self.align, grid, "RelativeBias"), self.table.unsqueeze(-2))
+        return AddRelative(*positions_on_a_line(self.align, grid, "RelativeBias"), self.table.unsqueeze(-2))
 
     def extra_repr(self) -> str:
         heads = f", heads={self.heads}" if self.heads else ""
         return f"max_distance={self.max_distance}{heads}, align={self.align!r}"
 
 
-def positions(align: Align, grid: Grid, owner: str) -> tuple[Tensor, Tensor]:
+def positions_on_a_line(align: Align, grid: Grid, owner: str) -> tuple[Tensor, Tensor]:
     """The positions of queries `(..., n_queries, 1)` and of keys `(n_keys, 1)` on one line."""
     rows = torch.arange(grid.n_queries, device=grid.device).unsqueeze(-1)
     columns = torch.arange(grid.n_keys, device=grid.device).unsqueeze(-1)

@@ -9,8 +9,9 @@ from typing import Any
 
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
 
-_watch: ContextVar[_Watch | None] = ContextVar("watch", default=None)
+_mode: ContextVar[_Watch | _Swap | None] = ContextVar("mode", default=None)
 
 
 @contextmanager
@@ -21,20 +22,39 @@ def capturing() -> Iterator[Mapping[int, Tensor]]:
     came from outside, however the function got hold of it.
     """
     watch = _Watch()
-    token = _watch.set(watch)
-    try:
+    with _using(watch):
         yield watch.found
-    finally:
-        _watch.reset(token)
+
+
+@contextmanager
+def substituting(leaves: Mapping[int, Tensor]) -> Iterator[None]:
+    """While it is open, a function that `call` runs sees these tensors in place of those of that identity.
+
+    A gradient with respect to what a function closes over must stop there: one captured tensor may be computed from
+    another.
+    """
+    with _using(_Swap(leaves) if leaves else None):
+        yield
 
 
 def call(function: Callable[[Tensor, Tensor], Tensor], queries: Tensor, keys: Tensor) -> Tensor:
-    """`function(queries, keys)`, watched if someone is capturing."""
-    watch = _watch.get()
-    if watch is None:
+    """`function(queries, keys)`, watched or with other tensors where someone asked for it."""
+    mode = _mode.get()
+    if mode is None:
         return function(queries, keys)
-    with watch:
-        return function(queries.detach(), keys.detach())
+    if isinstance(mode, _Watch):
+        queries, keys = queries.detach(), keys.detach()
+    with mode:
+        return function(queries, keys)
+
+
+@contextmanager
+def _using(mode: _Watch | _Swap | None) -> Iterator[None]:
+    token = _mode.set(mode)
+    try:
+        yield
+    finally:
+        _mode.reset(token)
 
 
 class _Watch(TorchFunctionMode):
@@ -47,18 +67,24 @@ class _Watch(TorchFunctionMode):
     def __torch_function__(
         self, function: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        for value in _leaves((args, kwargs or {})):
+        for value in tree_leaves((args, kwargs)):
             if isinstance(value, Tensor) and value.requires_grad:
                 self.found.setdefault(id(value), value)
         return function(*args, **(kwargs or {}))
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    """What nested lists, tuples and dictionaries hold."""
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from _leaves(each)
-    else:
-        yield value
+class _Swap(TorchFunctionMode):
+    """Puts other tensors into torch operations, by identity."""
+
+    def __init__(self, leaves: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self.leaves = leaves
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        args, kwargs = tree_map(self._swapped, (args, kwargs or {}))
+        return function(*args, **kwargs)
+
+    def _swapped(self, value: Any) -> Any:
+        return self.leaves.get(id(value), value) if isinstance(value, Tensor) else value

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from regard.errors import ShapeError
 from regard.positions import Grid
-from regard.scores.base import Score, ScoreTerm, scaled_by, sum_of
-from regard.scores.form import Form
+from regard.scores.base import Score, ScoreTerm, scaled_by
+from regard.scores.form import Form, SumForm
 
 
 class WithBias(Score):
@@ -38,7 +38,7 @@ class Sum(Score):
         self.is_log_kernel = all(score.is_log_kernel for score in flat)
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
-        return sum_of([score.form(queries, keys) for score in self.scores if isinstance(score, Score)])
+        return SumForm(terms=tuple(score.form(queries, keys) for score in self.scores if isinstance(score, Score)))
 
 
 class Scaled(Score):

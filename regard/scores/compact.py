@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import OptionError
+from regard.learned import keep_positive, shown
 from regard.positions import per_head
-from regard.scores.base import Score, positive_parameter, same_dim
+from regard.scores.base import Score, same_dim
 from regard.scores.form import ChannelForm, Form
 from regard.scores.steps import Indicator, Parabola, Tent
 
@@ -15,21 +16,22 @@ from regard.scores.steps import Indicator, Parabola, Tent
 class _Compact(Score):
     """A function of u = ‖q − k‖ / radius that is 0 for u > 1."""
 
+    is_kernel = True
     radius: float | Tensor
 
     def __init__(self, radius: float | nn.Parameter) -> None:
         super().__init__()
-        positive_parameter(self, "radius", radius)
+        keep_positive(self, "radius", radius)
 
     def _squared_distance(self, queries: Tensor, keys: Tensor) -> Form:
         same_dim(queries, keys, type(self).__name__)
-        return ChannelForm(queries, keys, "square", width=max(queries.shape[-1], 1))
+        return ChannelForm(queries, keys, "square")
 
     def _radius(self, like: Tensor) -> Tensor:
         return per_head(torch.as_tensor(self.radius, dtype=like.dtype, device=like.device))
 
     def extra_repr(self) -> str:
-        return f"radius={self.radius}"
+        return f"radius={shown(self.radius)}"
 
 
 class Boxcar(_Compact):

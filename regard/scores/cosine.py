@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.scores.base import Score, positive_parameter, same_dim, scaled_by
+from regard.learned import keep_positive, shown
+from regard.scores.base import Score, same_dim, scaled_by
 from regard.scores.form import DotForm, Form
 
 
@@ -26,7 +27,7 @@ class Cosine(Score):
 
     def __init__(self, temperature: float | nn.Parameter = 1.0) -> None:
         super().__init__()
-        positive_parameter(self, "temperature", temperature)
+        keep_positive(self, "temperature", temperature)
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         same_dim(queries, keys, "Cosine")
@@ -34,7 +35,7 @@ class Cosine(Score):
         return scaled_by(form, 1 / self.temperature)
 
     def extra_repr(self) -> str:
-        return f"temperature={self.temperature}"
+        return f"temperature={shown(self.temperature)}"
 
 
 def unit(vectors: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ class Custom(Score):
     """a(q, k) = whatever `function` returns for a tile of queries and a tile of keys.
 
     The function is called with `(..., rows, query_dim)` and `(..., columns, key_dim)` for tiles of changing sizes, and
-    returns `(..., rows, columns)`; a pair's score must depend on that pair alone. Tensors that it closes over get
-    gradients.
+    returns `(..., rows, columns)`. A pair's score must depend on that pair alone, and come out the same when it is
+    computed again: nothing random. Tensors that it closes over get gradients.
 
     Args:
         function: A function, a lambda or an `nn.Module` (whose parameters are then this score's too).
@@ -35,7 +35,15 @@ class Custom(Score):
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
         if not callable(function):
-            raise OptionError(f"Custom must be given a function of (queries, keys): got {type(function).__name__}.")
+            raise OptionError(
+                f"Custom must be given a function of (queries, keys): got {type(function).__name__}. "
+                f"Return one score for each pair, (..., n_queries, n_keys)."
+            )
+        if isinstance(function, torch.jit.ScriptModule | torch.jit.ScriptFunction):
+            raise OptionError(
+                "Custom must be given a function that runs in Python: got a scripted one, which hides its tensors. "
+                "Pass the module before torch.jit.script."
+            )
         self.function = function
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
@@ -44,8 +52,7 @@ class Custom(Score):
         if torch.is_autocast_enabled(device):
             # Engines turn autocast off around tiles; the user's own function keeps what was in force at the call.
             function = _under_autocast(function, device, torch.get_autocast_dtype(device))
-        # A function written naturally builds one element for each pair and coordinate.
-        return CustomForm(queries, keys, function=function, width=max(queries.shape[-1], keys.shape[-1], 1))
+        return CustomForm(queries, keys, function=function)
 
     def extra_repr(self) -> str:
         return getattr(self.function, "__name__", "")

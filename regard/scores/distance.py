@@ -1,26 +1,53 @@
-"""Squared distances that do not cancel: what Gaussian and the compact kernels share."""
+"""Distances that do not cancel: what Gaussian and Laplacian share."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from regard.scores.form import ChannelForm, DotForm, Form
+from regard.errors import ShapeError
+from regard.scores.form import ChannelForm, ChannelFunction, DotForm, Form
 
 # ‖q‖² + ‖k‖², in squared bandwidths, up to which the folded form's rounding (eps times that) does no harm.
 FOLD_LIMIT = 64.0
 
 
-def half_squared_distance(queries: Tensor, keys: Tensor) -> Form:
-    """−‖q − k‖² / 2 as a dot form where that cannot cancel, else as a sum of squared differences.
+def folded(queries: Tensor, keys: Tensor) -> Form | None:
+    """−‖q − k‖² / 2 as a dot form; None where that would cancel.
 
     −‖q − k‖² / 2 = q·k − ‖q‖²/2 − ‖k‖²/2, which is the dot product of [q, −‖q‖²/2, 1] and [k, 1, −‖k‖²/2]. It loses
     eps · (‖q‖² + ‖k‖²): harmless while that is small, wrong by whole units when points far from the origin lie close
     together.
     """
-    if fold_is_safe(queries, keys):
-        return DotForm(_with_norms(queries, norm_first=True), _with_norms(keys, norm_first=False))
-    return ChannelForm(queries, keys, "square", scale=-0.5, width=max(queries.shape[-1], 1))
+    if not fold_is_safe(queries, keys):
+        return None
+    return DotForm(_with_norms(queries, norm_first=True), _with_norms(keys, norm_first=False))
+
+
+def summed(
+    queries: Tensor, keys: Tensor, function: ChannelFunction, factor: float | Tensor, scale: float = -1.0
+) -> Form:
+    """scale · Σ_c factor_c · φ(q_c − k_c): differences first, so that what the points share costs no digits.
+
+    Args:
+        queries: `(..., n_queries, dim)`.
+        keys: `(..., n_keys, dim)`.
+        function: "square" or "absolute".
+        factor: One number, or a tensor with one for each coordinate.
+        scale: A number for all.
+    """
+    if not isinstance(factor, Tensor):
+        return ChannelForm(queries, keys, function, scale=scale * factor)
+    return ChannelForm(queries, keys, function, factor.expand(1, queries.shape[-1]), scale=scale)
+
+
+def check_bandwidth(bandwidth: float | Tensor, dim: int, owner: str) -> None:
+    """Raise unless there is one bandwidth, or one for each dimension."""
+    if isinstance(bandwidth, Tensor) and tuple(bandwidth.shape) not in ((), (1,), (dim,)):
+        raise ShapeError(
+            f"`bandwidth` of {owner} must be one number, or one for each of {dim} dimensions: "
+            f"got {tuple(bandwidth.shape)}. Pass a tensor ({dim},)."
+        )
 
 
 def fold_is_safe(queries: Tensor, keys: Tensor) -> bool:

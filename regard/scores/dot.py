@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import OptionError
-from regard.scores.base import Score, same_dim
+from regard.learned import keep, shown
+from regard.scores.base import Score, same_dim, scaled_by
 from regard.scores.form import DotForm, Form
 
 
@@ -29,6 +30,8 @@ class Dot(Score):
 class ScaledDot(Score):
     """a(q, k) = qᵀk · scale, with scale = 1/√d unless given.
 
+    It is a number, or an `nn.Parameter` (one, or one for each head) to learn it.
+
     The scores of random vectors grow like √d, and softmax's gradient vanishes in floats when one score dominates:
     that is what the scale prevents.
 
@@ -39,16 +42,18 @@ class ScaledDot(Score):
         tensor([[2., 2.]])
     """
 
-    def __init__(self, scale: float | None = None) -> None:
+    scale: float | Tensor | None
+
+    def __init__(self, scale: float | nn.Parameter | None = None) -> None:
         super().__init__()
-        if scale is not None and not math.isfinite(scale):
+        if scale is not None and not isinstance(scale, Tensor) and not math.isfinite(scale):
             raise OptionError(f"`scale` of ScaledDot must be a finite number: got {scale}. Leave it out for 1/√d.")
-        self.scale = scale
+        keep(self, "scale", scale)
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         same_dim(queries, keys, "ScaledDot()")
         scale = 1 / math.sqrt(max(queries.shape[-1], 1)) if self.scale is None else self.scale
-        return DotForm(queries, keys, scale=scale)
+        return scaled_by(DotForm(queries, keys), scale)
 
     def extra_repr(self) -> str:
-        return "" if self.scale is None else f"scale={self.scale}"
+        return "" if self.scale is None else f"scale={shown(self.scale)}"

@@ -19,6 +19,8 @@ class Equal(Score):
         tensor([[1., 0.]])
     """
 
+    is_kernel = True
+
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         same_dim(queries, keys, "Equal()")
-        return ChannelForm(queries, keys, "differ", width=max(queries.shape[-1], 1)).then(Indicator(0.0))
+        return ChannelForm(queries, keys, "differ").then(Indicator(0.0))

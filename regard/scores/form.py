@@ -9,107 +9,24 @@ forms here and nothing about parameters:
 - `SumForm`      the sum of several forms
 
 followed by `steps` (`regard.scores.steps`): elementwise functions of a score with terms for each query and each key.
-
-A form is a frozen bundle of tensors. Each tensor field says which axis it follows, and from that one declaration come
-`narrow` (the form of a tile), `tensors` and `rebuilt` (so that an engine can put buffers or leaves in their place).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor
 
-from regard.errors import ScoreError
-from regard.positions import broadcast_shapes
+from regard.errors import OptionError, ScoreError
 from regard.scores.capture import call
-
-Span: TypeAlias = range | Tensor
-"""Some rows or columns: a range (a slice, no copy) or a tensor of indices (a gather)."""
+from regard.scores.parts import Parts, per_key, per_query, shared
+from regard.tensors import Span, broadcast_shapes, product
 
 ChannelFunction: TypeAlias = Literal["tanh", "absolute", "square", "differ"]
-
-
-def per_query(**options: Any) -> Any:
-    """A tensor field of shape `(..., n_queries or 1, width)`."""
-    return field(metadata={"axes": (True, False)}, **options)
-
-
-def per_key(**options: Any) -> Any:
-    """A tensor field of shape `(..., n_keys or 1, width)`."""
-    return field(metadata={"axes": (False, True)}, **options)
-
-
-def per_pair(**options: Any) -> Any:
-    """A tensor field of shape `(..., n_queries or 1, n_keys or 1)`."""
-    return field(metadata={"axes": (True, True)}, **options)
-
-
-def shared(**options: Any) -> Any:
-    """A tensor field that every pair uses whole."""
-    return field(metadata={"axes": (False, False)}, **options)
-
-
-def take(tensor: Tensor, axis: int, span: Span) -> Tensor:
-    """The entries of `tensor` along `axis` that `span` names; an axis of size 1 stands for every entry."""
-    if tensor.shape[axis] == 1:
-        return tensor
-    if isinstance(span, range):
-        return tensor.narrow(axis, span.start, len(span))
-    return tensor.index_select(axis, span)
-
-
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """`left @ right`, without a copy of `right` for each of the last batch entries of `left` that share it.
-
-    torch.matmul makes those copies: for grouped queries, `(..., groups, repeat, n, d)` by `(..., groups, 1, d, m)`, the
-    keys are copied `repeat` times. Here the entries that share become more rows of one product.
-    """
-    rows = [left.shape[-2]]
-    while left.ndim > 2 and right.ndim > 2 and right.shape[-3] == 1:
-        rows.insert(0, left.shape[-3])
-        left, right = left.flatten(-3, -2), right.squeeze(-3)
-    together = left @ right
-    return together if len(rows) == 1 else together.unflatten(-2, rows)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """A bundle of tensors that can be narrowed to a tile."""
-
-    def _fields(self) -> Iterator[tuple[str, Tensor, tuple[bool, bool]]]:
-        for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            if "axes" in each.metadata and value is not None:
-                yield each.name, value, each.metadata["axes"]
-
-    def tensors(self) -> tuple[Tensor, ...]:
-        """Every tensor of the bundle, in a fixed order."""
-        return tuple(tensor for _, tensor, _ in self._fields())
-
-    def rebuilt(self, tensors: Iterator[Tensor]) -> Self:
-        """The same bundle around other tensors, taken from the iterator in the order of `tensors()`."""
-        return dataclasses.replace(self, **{name: next(tensors) for name, _, _ in self._fields()})
-
-    def narrow(self, rows: Span, columns: Span) -> Self:
-        """The bundle for a tile: those queries and those keys."""
-        changes = {}
-        for name, tensor, (by_query, by_key) in self._fields():
-            part = tensor
-            if by_query:
-                part = take(part, -2, rows)
-            if by_key:
-                part = take(part, -1 if by_query else -2, columns)
-            changes[name] = part
-        return dataclasses.replace(self, **changes)
-
-    def to(self, dtype: torch.dtype) -> Self:
-        """The bundle with its floating-point tensors in `dtype`."""
-        return self.rebuilt(iter([each.to(dtype) if each.is_floating_point() else each for each in self.tensors()]))
 
 
 @dataclass(frozen=True)
@@ -127,8 +44,10 @@ class Form(Parts):
 
     steps: tuple[Step, ...] = field(default=(), kw_only=True)
 
-    # How many elements the widest intermediate holds for each pair: engines choose their tiles by it.
-    width: int = field(default=1, kw_only=True)
+    @property
+    def width(self) -> int:
+        """How many elements the widest intermediate holds for each pair: engines choose their tiles by it."""
+        return 1
 
     def pairs(self) -> Tensor:
         """The scores before the steps, `(..., n_queries, n_keys)`."""
@@ -143,6 +62,11 @@ class Form(Parts):
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast batch axes of the scores."""
         raise NotImplementedError  # pragma: no cover
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether a step puts queries at positions that differ by batch row."""
+        return any(not each.is_floating_point() and each.ndim > 2 for step in self.steps for each in step.tensors())
 
     def scores(self) -> Tensor:
         """a(q, k) for every pair of the form, `(..., n_queries, n_keys)`."""
@@ -178,6 +102,9 @@ class DotForm(Form):
     right: Tensor = per_key()
     scale: float = 1.0
 
+    def __post_init__(self) -> None:
+        _check_scale(self.scale, "DotForm")
+
     def pairs(self) -> Tensor:
         # Scale the smaller factor, not the n × m product; and before the product, so that large inputs do not overflow.
         left = self.left if self.scale == 1.0 else self.left * self.scale
@@ -197,6 +124,13 @@ class ChannelForm(Form):
     function: ChannelFunction = "square"
     weight: Tensor | None = shared(default=None)  # (..., 1, channels)
     scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_scale(self.scale, "ChannelForm")
+
+    @property
+    def width(self) -> int:
+        return max(self.left.shape[-1], 1)
 
     def pairs(self) -> Tensor:
         left, right = self.left.unsqueeze(-2), self.right.unsqueeze(-3)
@@ -229,6 +163,11 @@ class CustomForm(Form):
     result_dtype: torch.dtype | None = None
 
     @property
+    def width(self) -> int:
+        # A function written naturally builds one element for each pair and coordinate.
+        return max(self.left.shape[-1], self.right.shape[-1], 1)
+
+    @property
     def captures(self) -> bool:
         return True
 
@@ -257,6 +196,12 @@ class CustomForm(Form):
                 f"The function of Custom must return floating-point scores: got {scores.dtype}. "
                 f"Convert with .to(queries.dtype)."
             )
+        batch_shape = broadcast_shapes(self.left.shape[:-2], self.right.shape[:-2])
+        if scores.ndim - 2 > len(batch_shape) or not _expands(scores.shape[:-2], batch_shape):
+            raise ScoreError(
+                f"The function of Custom must return scores with the batch axes of its inputs, {batch_shape}: got "
+                f"{tuple(scores.shape)}. Give queries or keys the axis that it adds."
+            )
         return scores if self.result_dtype is None else scores.to(self.result_dtype)
 
     @property
@@ -269,6 +214,10 @@ class SumForm(Form):
     """The sum of several forms of the same pairs."""
 
     terms: tuple[Form, ...] = ()
+
+    @property
+    def width(self) -> int:
+        return max(term.width for term in self.terms)
 
     @property
     def captures(self) -> bool:
@@ -298,3 +247,16 @@ class SumForm(Form):
     def narrow(self, rows: Span, columns: Span) -> Self:
         terms = tuple(term.narrow(rows, columns) for term in self.terms)
         return dataclasses.replace(super().narrow(rows, columns), terms=terms)
+
+
+def _check_scale(scale: object, owner: str) -> None:
+    if isinstance(scale, Tensor):
+        raise OptionError(
+            f"`scale` of {owner} must be a number: got a tensor, which would get no gradient. "
+            f"Multiply the queries by it."
+        )
+
+
+def _expands(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether a shape expands to the wanted one."""
+    return all(size in (1, target) for size, target in zip(reversed(shape), reversed(wanted), strict=False))

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.scores.base import Score, expect_dims, heads_shape, project
+from regard.scores.base import Score, check_is_score, check_sizes, expect_dims, heads_shape, project
 from regard.scores.dot import Dot
 from regard.scores.form import Form
 from regard.scores.steps import Gate
@@ -37,8 +37,10 @@ class Gated(Score):
 
     def __init__(self, query_dim: int, key_dim: int, score: Score | None = None, *, heads: int | None = None) -> None:
         super().__init__()
+        check_sizes("Gated", query_dim=query_dim, key_dim=key_dim)
         self.query_dim, self.key_dim, self.heads = query_dim, key_dim, heads
         self.score = Dot() if score is None else score
+        check_is_score(self.score, "Gated")
         self.W_g = nn.Parameter(torch.empty(*heads_shape(heads), 1, query_dim + key_dim))
         self.reset_parameters()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from regard.errors import ShapeError
-from regard.scores.base import Score, positive_parameter, same_dim
-from regard.scores.distance import half_squared_distance
+from regard.learned import keep_positive, shown
+from regard.scores.base import Score, same_dim
+from regard.scores.distance import check_bandwidth, folded, summed
 from regard.scores.form import Form
 
 
@@ -32,28 +32,13 @@ class Gaussian(Score):
 
     def __init__(self, bandwidth: float | Tensor | nn.Parameter) -> None:
         super().__init__()
-        positive_parameter(self, "bandwidth", bandwidth)
+        keep_positive(self, "bandwidth", bandwidth)
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         same_dim(queries, keys, "Gaussian")
         check_bandwidth(self.bandwidth, queries.shape[-1], "Gaussian")
-        return half_squared_distance(queries / self.bandwidth, keys / self.bandwidth)
+        form = folded(queries / self.bandwidth, keys / self.bandwidth)
+        return summed(queries, keys, "square", self.bandwidth**-2, scale=-0.5) if form is None else form
 
     def extra_repr(self) -> str:
-        return describe(self.bandwidth)
-
-
-def check_bandwidth(bandwidth: float | Tensor, dim: int, owner: str) -> None:
-    """Raise unless there is one bandwidth, or one for each dimension."""
-    if isinstance(bandwidth, Tensor) and tuple(bandwidth.shape) not in ((), (1,), (dim,)):
-        raise ShapeError(
-            f"`bandwidth` of {owner} must be one number, or one for each of {dim} dimensions: "
-            f"got {tuple(bandwidth.shape)}. Pass a tensor ({dim},)."
-        )
-
-
-def describe(bandwidth: float | Tensor) -> str:
-    """A bandwidth in a repr: the number, or the shape of a tensor."""
-    return (
-        f"bandwidth=tensor of {tuple(bandwidth.shape)}" if isinstance(bandwidth, Tensor) else f"bandwidth={bandwidth:g}"
-    )
+        return f"bandwidth={shown(self.bandwidth)}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from regard.scores.base import Score, positive_parameter, same_dim
-from regard.scores.form import ChannelForm, Form
-from regard.scores.gaussian import check_bandwidth, describe
+from regard.learned import keep_positive, shown
+from regard.scores.base import Score, same_dim
+from regard.scores.distance import check_bandwidth, summed
+from regard.scores.form import Form
 
 
 class Laplacian(Score):
@@ -28,13 +29,12 @@ class Laplacian(Score):
 
     def __init__(self, bandwidth: float | Tensor | nn.Parameter) -> None:
         super().__init__()
-        positive_parameter(self, "bandwidth", bandwidth)
+        keep_positive(self, "bandwidth", bandwidth)
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         same_dim(queries, keys, "Laplacian")
         check_bandwidth(self.bandwidth, queries.shape[-1], "Laplacian")
-        width = max(queries.shape[-1], 1)
-        return ChannelForm(queries / self.bandwidth, keys / self.bandwidth, "absolute", scale=-1.0, width=width)
+        return summed(queries, keys, "absolute", 1 / self.bandwidth)
 
     def extra_repr(self) -> str:
-        return describe(self.bandwidth)
+        return f"bandwidth={shown(self.bandwidth)}"

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.scores.base import Score, expect_dims, heads_shape, project
+from regard.scores.base import Score, check_sizes, expect_dims, heads_shape, project
 from regard.scores.form import DotForm, Form
 
 
@@ -33,6 +33,7 @@ class Multiplicative(Score):
 
     def __init__(self, query_dim: int, key_dim: int, *, heads: int | None = None) -> None:
         super().__init__()
+        check_sizes("Multiplicative", query_dim=query_dim, key_dim=key_dim)
         self.query_dim, self.key_dim, self.heads = query_dim, key_dim, heads
         self.W = nn.Parameter(torch.empty(*heads_shape(heads), query_dim, key_dim))
         self.reset_parameters()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from regard.errors import OptionError
-from regard.scores.base import Score
+from regard.scores.base import Score, check_is_score
 from regard.scores.form import Form
 from regard.scores.steps import Cap
 
@@ -22,8 +22,9 @@ class SoftCap(Score):
 
     def __init__(self, score: Score, cap: float) -> None:
         super().__init__()
-        if not cap > 0:
-            raise OptionError(f"`cap` of SoftCap must be positive: got {cap}.")
+        check_is_score(score, "SoftCap")
+        if isinstance(cap, Tensor) or not cap > 0:
+            raise OptionError(f"`cap` of SoftCap must be a positive number: got {cap}. It is not learned.")
         self.score, self.cap = score, float(cap)
         self.is_log_kernel = score.is_log_kernel
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.positions import broadcast_shapes
-from regard.scores.form import Step, per_key, per_pair, per_query, shared
+from regard.scores.form import Step
+from regard.scores.parts import per_key, per_pair, per_query, shared
+from regard.tensors import broadcast_shapes
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,9 @@ class Indicator(Step):
     limit: float = 0.0
 
     def __call__(self, scores: Tensor) -> Tensor:
-        return (scores <= self.limit).to(scores.dtype)
+        # Up to rounding: 3.5 and 3.4 are 0.10000000000000009 apart, which people call 0.1.
+        rounding = 32 * torch.finfo(scores.dtype).eps
+        return (scores <= self.limit * (1 + rounding)).to(scores.dtype)
 
 
 @dataclass(frozen=True)

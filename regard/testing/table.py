@@ -11,12 +11,11 @@ from regard.testing.cases import MASKS, RULES, SCORES, Case
 
 START = "<!-- support tables: python -m regard.testing.table -->"
 END = "<!-- end of support tables -->"
-LETTERS = {"sdpa": "S", "tiled": "T", "reference": "R"}
 
 
 def support_tables() -> str:
     """Two tables in Markdown: which engines take each score under each rule, and under each mask."""
-    legend = ", ".join(f"{letter} = `{name}`" for name, letter in LETTERS.items())
+    legend = ", ".join(f"{engine.letter} = `{name}`" for name, engine in ENGINES.items())
     return "\n".join(
         [
             f"Engines that take a score (rows) under a rule (columns), without a mask: {legend}; "
@@ -41,7 +40,7 @@ def _takers(case: Case) -> str:
         problem = case.make(case.dtype)
     except ScoreError:
         return "–"
-    return "".join(LETTERS[name] for name, engine in ENGINES.items() if not engine.refusals(problem))
+    return "".join(engine.letter for engine in ENGINES.values() if not engine.refusals(problem))
 
 
 def _table(corner: str, rows: Iterable[str], columns: Iterable[str], cell: Callable[[str, str], str]) -> list[str]:

@@ -70,9 +70,6 @@ class Weights(nn.Module):
 
     kind: Kind = "linear"
 
-    # Whether every allowed key has a positive weight, so that a value that is not finite reaches all who may see it.
-    reaches_all: bool = False
-
     # What the one backward formula, dS = slope · (dP − dO·u), subtracts: nothing (u = 0), the output itself, or the
     # values averaged by slope.
     centre: Literal["none", "output", "slope"] = "none"
@@ -116,7 +113,7 @@ class Weights(nn.Module):
 
     def slope(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> Tensor | None:
         """The diagonal part of dα/da on a tile; None where no gradient flows to scores."""
-        return None
+        raise NotImplementedError(f"{type(self).__name__} must define slope(...), or return None for no gradient.")
 
     def learned(self) -> tuple[Tensor, ...]:
         """The tensors that the weights depend on beside the scores, in the order of `tangents`."""

@@ -21,7 +21,7 @@ class Conic(OnePass):
     kind = "conic"
 
     def numerators(self, scores: Tensor, peak: Tensor | None) -> Tensor:
-        return scores.clamp(min=0)
+        return torch.relu(scores)  # whose gradient at 0 is 0; clamp's is 1
 
     def numerator_slope(self, scores: Tensor) -> Tensor:
         return (scores > 0).to(scores.dtype)
@@ -57,7 +57,6 @@ class Sigmoid(OnePass):
     """
 
     kind = "conic"
-    reaches_all = True
 
     def numerators(self, scores: Tensor, peak: Tensor | None) -> Tensor:
         return torch.sigmoid(scores)

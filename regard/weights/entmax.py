@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.errors import OptionError
-from regard.positions import broadcast_shapes
+from regard.learned import keep, shown
+from regard.tensors import broadcast_shapes
 from regard.weights.base import Fold, Peak, Statistics, Weights, masked, over_one_tile
 
 if TYPE_CHECKING:
@@ -82,10 +83,7 @@ class Entmax(Weights):
 
     def __init__(self, alpha: float | Tensor = 1.5) -> None:
         super().__init__()
-        if isinstance(alpha, Tensor) and not isinstance(alpha, nn.Parameter):
-            self.register_buffer("alpha", alpha)
-        else:
-            self.alpha = alpha
+        keep(self, "alpha", alpha)
         self._check_alpha()
 
     @property
@@ -128,7 +126,9 @@ class Entmax(Weights):
         return order.reshape(*order.shape, 1, 1)
 
     def _check_alpha(self) -> None:
-        alpha = torch.as_tensor(self.alpha, dtype=torch.float64).detach()
+        alpha = torch.as_tensor(
+            self.alpha, dtype=torch.float64, device=None if isinstance(self.alpha, Tensor) else "cpu"
+        ).detach()
         if not bool(((alpha > 1) & (alpha <= 4)).all()):
             raise OptionError(
                 f"`alpha` of Entmax must be in (1, 4]: got {alpha.tolist()}. "
@@ -136,7 +136,7 @@ class Entmax(Weights):
             )
 
     def extra_repr(self) -> str:
-        return f"alpha={self.alpha}"
+        return f"alpha={shown(self.alpha)}"
 
 
 class Sparsemax(Entmax):

@@ -47,6 +47,9 @@ class OneHot(Weights):
     def weights(self, scores: Tensor, statistics: Statistics, columns: Tensor) -> Tensor:
         return (columns == statistics[0]).to(scores.dtype)
 
+    def slope(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> None:
+        return None
+
 
 class _Best:
     """(best score, its column) of each row; (−inf, −1) where nothing is allowed."""

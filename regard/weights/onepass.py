@@ -17,7 +17,7 @@ from regard.weights.base import Fold, Statistics, Weights
 class OnePass(Weights):
     """A rule whose weights are numerators, divided by their sum or not.
 
-    To write a rule of your own, give `kind`, `normalized`, `numerators` and `numerator_slope`.
+    To write a rule of your own, give `kind`, `normalized` and `numerators`; a gradient comes by itself.
 
     Example:
         >>> import torch
@@ -27,8 +27,6 @@ class OnePass(Weights):
         ...     kind, normalized = "convex", True
         ...     def numerators(self, scores, peak):
         ...         return torch.nn.functional.softplus(scores)
-        ...     def numerator_slope(self, scores):
-        ...         return torch.sigmoid(scores)
         >>> attend(torch.rand(2, 3), torch.rand(4, 3), torch.ones(4, 1), weights=Softplus())
         tensor([[1.],
                 [1.]])
@@ -47,8 +45,17 @@ class OnePass(Weights):
         raise NotImplementedError(f"{type(self).__name__} must define numerators(scores, peak).")
 
     def numerator_slope(self, scores: Tensor) -> Tensor | None:
-        """d numerator / d score of a tile (a shifted rule's slope is its weight); None where no gradient flows."""
-        return None
+        """d numerator / d score of a tile; None where no gradient flows. By autograd, unless a rule knows better.
+
+        It is not asked of a `shifted` rule, whose slope is its weight.
+        """
+        with torch.enable_grad():
+            leaves = scores.detach().requires_grad_()
+            numerators = self.numerators(leaves, None)
+            if not numerators.requires_grad:
+                return torch.zeros_like(scores)
+            (slope,) = torch.autograd.grad(numerators.sum(), leaves)
+        return slope
 
     @property
     def centre(self) -> str:  # type: ignore[override]

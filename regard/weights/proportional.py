@@ -25,7 +25,10 @@ def proportional(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         tensor([[0.2500, 0.7500],
                 [0.0000, 0.0000]])
     """
-    return Proportional().define(masked(scores, allowed))
+    scores = masked(scores, allowed)
+    numerators = torch.where(scores == -torch.inf, 0, scores)
+    total = numerators.sum(-1, keepdim=True)
+    return torch.where(total == 0, 0, numerators / torch.where(total == 0, 1, total))
 
 
 class Proportional(OnePass):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import OptionError
+from regard.learned import keep, keep_positive, shown
 from regard.weights.base import Statistics, masked
 from regard.weights.onepass import OnePass, shift
 
@@ -33,7 +34,7 @@ def softmax(scores: Tensor, allowed: Tensor | None = None, *, sink: Tensor | Non
     numerators = shift(scores, peak)
     total = numerators.sum(-1, keepdim=True)
     if sink is not None:
-        total = total + (sink - peak).exp()
+        total = total + shift(sink, peak)
     return numerators / torch.where(total == 0, 1, total)
 
 
@@ -56,24 +57,15 @@ class Softmax(OnePass):
 
     normalized = True
     shifted = True
-    reaches_all = True
     temperature: float | Tensor
     sink: float | Tensor | None
 
     def __init__(self, temperature: float | nn.Parameter = 1.0, sink: float | Tensor | None = None) -> None:
         super().__init__()
-        if not isinstance(temperature, Tensor) and not temperature > 0:
-            raise OptionError(f"`temperature` of Softmax must be positive: got {temperature}.")
-        if isinstance(temperature, Tensor) and not isinstance(temperature, nn.Parameter):
-            self.register_buffer("temperature", temperature)
-        else:
-            self.temperature = temperature
+        keep_positive(self, "temperature", temperature)
         if sink is not None and bool(torch.as_tensor(sink).isnan().any()):
             raise OptionError(f"`sink` of Softmax must be a logit: got {sink}. Leave it out for none.")
-        if isinstance(sink, Tensor) and not isinstance(sink, nn.Parameter):
-            self.register_buffer("sink", sink)
-        else:
-            self.sink = sink
+        keep(self, "sink", sink)
 
     @property
     def kind(self) -> str:  # type: ignore[override]
@@ -100,7 +92,7 @@ class Softmax(OnePass):
             return super().finish(peak, total)
         # The sink joins at the end, once, so that parts can be merged before.
         new_peak = torch.maximum(peak, sink)
-        return new_peak, total * shift(peak, new_peak) + (sink - new_peak).exp()
+        return super().finish(new_peak, total * shift(peak, new_peak) + shift(sink, new_peak))
 
     def learned(self) -> tuple[Tensor, ...]:
         return (self.sink,) if isinstance(self.sink, Tensor) and self.sink.requires_grad else ()
@@ -109,7 +101,7 @@ class Softmax(OnePass):
         peak, total = statistics
         sink = self._sink(weights)
         assert sink is not None
-        return (-weights * ((sink - peak).exp() / total),)
+        return (-weights * (shift(sink, peak) / total),)
 
     def log_normalizer(self, statistics: Statistics) -> Tensor:
         peak, total = statistics
@@ -124,5 +116,5 @@ class Softmax(OnePass):
 
     def extra_repr(self) -> str:
         plain = not isinstance(self.temperature, Tensor) and self.temperature == 1.0
-        shown = [] if plain else [f"temperature={self.temperature}"]
-        return ", ".join(shown + ([f"sink={self.sink}"] if self.sink is not None else []))
+        parts = [] if plain else [f"temperature={shown(self.temperature)}"]
+        return ", ".join(parts if self.sink is None else [*parts, f"sink={shown(self.sink)}"])

@@ -50,10 +50,10 @@ class TopK(Weights):
     def __init__(self, k: int, then: Weights | None = None) -> None:
         super().__init__()
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise OptionError(f"`k` of TopK must be an integer of at least 1: got {k!r}.")
+            raise OptionError(f"`k` of TopK must be an integer of at least 1: got {k!r}. It is a number of keys.")
         self.k = k
         if then is not None and not isinstance(then, Weights):
-            raise OptionError(f"`then` of TopK must be a regard Weights, such as Softmax(): got {then!r}.")
+            raise OptionError(f"`then` of TopK must be a regard Weights: got {then!r}. Pass one such as Softmax().")
         self.then = Softmax() if then is None else then
 
     @property

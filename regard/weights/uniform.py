@@ -20,7 +20,9 @@ class Uniform(OnePass):
 
     kind = "uniform"
     normalized = True
-    reaches_all = True
 
     def numerators(self, scores: Tensor, peak: Tensor | None) -> Tensor:
         return (scores != -torch.inf).to(scores.dtype)
+
+    def numerator_slope(self, scores: Tensor) -> None:
+        return None

@@ -66,7 +66,7 @@ def test_the_bias_starts_at_zero_and_the_weights_do_not():
 def test_other_dims_are_refused():
     with pytest.raises(
         ShapeError,
-        match=r"Additive was made for query_dim=3 and key_dim=2: .*Make the score with query_dim=3, key_dim=4",
+        match=r"Additive must have queries of dim 3 and keys of dim 2: .*Make the score with query_dim=3, key_dim=4",
     ):
         attend(torch.ones(4, 3), torch.ones(6, 4), torch.ones(6, 1), score=Additive(3, 2, 4))
 

@@ -30,7 +30,7 @@ class Weighted(Score):
         self.importance = nn.Parameter(torch.tensor([0.5, 1.0, 2.0]).double())
 
     def form(self, queries, keys):
-        return ChannelForm(queries, keys, "square", self.importance.unsqueeze(-2), scale=-1.0, width=3)
+        return ChannelForm(queries, keys, "square", self.importance.unsqueeze(-2), scale=-1.0)
 
 
 class Halved(Score):

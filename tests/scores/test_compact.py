@@ -86,4 +86,4 @@ def test_vectors_of_different_dims_are_refused(kind):
 
 
 def test_the_repr_shows_the_radius():
-    assert repr(Triangular(2.0)) == "Triangular(radius=2.0)"
+    assert repr(Triangular(2.0)) == "Triangular(radius=2)"

@@ -54,4 +54,4 @@ def test_a_scale_that_is_not_finite_is_refused(scale):
 
 
 def test_reprs_show_what_was_given():
-    assert (repr(Dot()), repr(ScaledDot()), repr(ScaledDot(2.0))) == ("Dot()", "ScaledDot()", "ScaledDot(scale=2.0)")
+    assert (repr(Dot()), repr(ScaledDot()), repr(ScaledDot(2.0))) == ("Dot()", "ScaledDot()", "ScaledDot(scale=2)")

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import regard
 from regard import attend
 from regard.engines import Tiled
-from regard.scores.form import product
+from regard.tensors import product
 
 LEFT = [(), (2,), (2, 3), (2, 3, 4), (1, 3), (0, 3)]
 RIGHT = [(), (1,), (3,), (1, 1), (2, 1), (1, 3), (2, 3, 1), (2, 1, 1), (2, 1, 4), (5, 1, 1, 1), (0, 1)]

@@ -46,7 +46,9 @@ def test_each_head_has_its_own_gate(by_pairs, draw):
 
 
 def test_other_dims_are_refused():
-    with pytest.raises(ShapeError, match=r"Gated was made for query_dim=3 and key_dim=3: .*query_dim=4, key_dim=4"):
+    with pytest.raises(
+        ShapeError, match=r"Gated must have queries of dim 3 and keys of dim 3: .*query_dim=4, key_dim=4"
+    ):
         attend(torch.ones(4, 4), torch.ones(6, 4), torch.ones(6, 1), score=Gated(3, 3))
 
 

@@ -35,7 +35,7 @@ def test_the_matrix_starts_at_the_spread_of_a_scaled_dot_product():
 
 
 def test_other_dims_are_refused_with_the_dims_to_ask_for():
-    text = r"Multiplicative was made for query_dim=3 and key_dim=2: got queries \(4, 5\) and keys \(6, 2\)\. "
+    text = r"Multiplicative must have queries of dim 3 and keys of dim 2: got queries \(4, 5\) and keys \(6, 2\)\. "
     with pytest.raises(ShapeError, match=text + r"Make the score with query_dim=5, key_dim=2\."):
         attend(torch.ones(4, 5), torch.ones(6, 2), torch.ones(6, 1), score=Multiplicative(3, 2))
 

@@ -35,7 +35,7 @@ def test_a_bias_of_minus_infinity_under_a_cap_sends_no_nan_backward():
 
 @pytest.mark.parametrize("cap", [0.0, -1.0])
 def test_a_cap_that_is_not_positive_is_refused(cap):
-    with pytest.raises(OptionError, match=rf"`cap` of SoftCap must be positive: got {cap}"):
+    with pytest.raises(OptionError, match=rf"`cap` of SoftCap must be a positive number: got {cap}"):
         SoftCap(Dot(), cap=cap)
 
 

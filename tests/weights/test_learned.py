@@ -135,7 +135,7 @@ def test_rules_with_a_number_for_each_head_merge_and_have_a_repr(name):
     parts = [partial(q, k[..., a:b, :], v[..., a:b, :], weights=rule) for a, b in ((0, 9), (9, 21))]
     merged = parts[0].merge(parts[1])
     torch.testing.assert_close(merged.finish(), attend(q, k, v, weights=rule))
-    assert "tensor([" in repr(rule)
+    assert "3 learned" in repr(rule)
 
 
 def test_a_temperature_that_is_a_plain_tensor_is_a_buffer():
@@ -147,7 +147,7 @@ def test_a_temperature_that_is_a_plain_tensor_is_a_buffer():
 
 @pytest.mark.parametrize("then", ["softmax", Softmax, 3])
 def test_something_that_is_no_rule_inside_a_top_k_is_refused(then):
-    with pytest.raises(OptionError, match=r"`then` of TopK must be a regard Weights, such as Softmax\(\): got "):
+    with pytest.raises(OptionError, match=r"`then` of TopK must be a regard Weights: got "):
         TopK(3, then)
 
 
@@ -194,6 +194,6 @@ def test_a_negative_score_under_proportional_is_an_error(engine):
 
 
 def test_reprs_show_what_was_given():
-    assert (repr(Softmax()), repr(Softmax(0.5, sink=1.0))) == ("Softmax()", "Softmax(temperature=0.5, sink=1.0)")
+    assert (repr(Softmax()), repr(Softmax(0.5, sink=1.0))) == ("Softmax()", "Softmax(temperature=0.5, sink=1)")
     assert (repr(Sparsemax()), repr(Entmax(1.5))) == ("Sparsemax()", "Entmax(alpha=1.5)")
     assert repr(TopK(3)) == "TopK(\n  k=3\n  (then): Softmax()\n)"

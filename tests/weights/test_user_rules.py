@@ -68,6 +68,9 @@ class AboveTheMiddle(Weights):
         least, largest = statistics
         return (scores >= (least + largest) / 2).to(scores.dtype)
 
+    def slope(self, scores, weights, statistics, columns):
+        return None
+
 
 def drawn():
     generator = torch.Generator().manual_seed(0)

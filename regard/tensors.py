@@ -1,0 +1,69 @@
+"""Small things that torch does not have, or not quite: what every other module may use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+Span: TypeAlias = range | Tensor
+"""Some rows or columns: a range (a slice, no copy) or a tensor of indices (a gather)."""
+
+
+def take(tensor: Tensor, axis: int, span: Span) -> Tensor:
+    """The entries of `tensor` along `axis` that `span` names; an axis of size 1 stands for every entry."""
+    if tensor.shape[axis] == 1:
+        if isinstance(span, range):
+            return tensor if span else tensor.narrow(axis, 0, 0)
+        shape = list(tensor.shape)
+        shape[axis] = len(span)
+        return tensor.expand(shape)
+    if isinstance(span, range):
+        return tensor.narrow(axis, span.start, len(span))
+    return tensor.index_select(axis, span)
+
+
+def positions_of(span: Span, device: torch.device) -> Tensor:
+    """The positions that a span names, `(length,)`."""
+    return torch.arange(span.start, span.stop, device=device) if isinstance(span, range) else span
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """`left @ right`, without a copy of `right` for each of the last batch entries of `left` that share it.
+
+    torch.matmul makes those copies: for grouped queries, `(..., groups, repeat, n, d)` by `(..., groups, 1, d, m)`, the
+    keys are copied `repeat` times. Here the entries that share become more rows of one product.
+    """
+    rows = [left.shape[-2]]
+    while left.ndim > 2 and right.ndim > 2 and right.shape[-3] == 1:
+        rows.insert(0, left.shape[-3])
+        left, right = left.flatten(-3, -2), right.squeeze(-3)
+    together = left @ right
+    return together if len(rows) == 1 else together.unflatten(-2, rows)
+
+
+def is_finite(*tensors: Tensor) -> bool:
+    """Whether every entry is finite. A sum is finite only if its terms are: one pass, no temporary."""
+    with torch.no_grad():
+        sums = [tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32)) for tensor in tensors]
+        if bool(sum(sums[1:], sums[0]).isfinite()):
+            return True
+        # The sum may have overflowed.
+        return all(bool(tensor.isfinite().all()) for tensor in tensors)
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that these broadcast to; a ValueError if they do not.
+
+    torch has this too, at half the cost of a small attention.
+    """
+    length = max(map(len, shapes), default=0)
+    result = [1] * length
+    for shape in shapes:
+        for place, size in enumerate(shape, start=length - len(shape)):
+            if size != 1 and result[place] not in (1, size):
+                raise ValueError(f"shapes {[tuple(each) for each in shapes]} do not broadcast")
+            result[place] = size if size != 1 else result[place]
+    return tuple(result)

@@ -1,0 +1,129 @@
+"""What engines must not do by accident: wrong higher derivatives, large masks, hidden NaN."""
+
+import pytest
+import torch
+
+from regard import Allowed, Causal, Dot, GlobalKeys, KeyMask, Padding, Score, attend, partial, plan
+from regard.engines import ENGINES, Sdpa
+from regard.errors import EngineRefusal
+from regard.problem import make_problem
+from regard.scores import DotForm, ScaledDot
+from regard.testing import AllocationTrap
+from regard.weights import Softmax
+
+X = torch.randn(1, 1, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def third_derivative(engine):
+    x = X.clone().requires_grad_()
+    value = attend(x, x, x, engine=engine).pow(3).sum()
+    for _ in range(2):
+        (gradient,) = torch.autograd.grad(value, x, create_graph=True)
+        value = gradient.square().sum()
+    return torch.autograd.grad(value, x)[0]
+
+
+@pytest.mark.parametrize("engine", ["sdpa", "tiled"])
+def test_a_third_derivative_is_refused_where_it_would_be_wrong(engine):
+    with pytest.raises(EngineRefusal, match='must stop at second derivatives.*Use engine="reference"'):
+        third_derivative(engine)
+
+
+def test_the_reference_has_a_third_derivative():
+    assert third_derivative("reference").isfinite().all()
+
+
+def test_a_second_derivative_of_a_part_alone_is_refused():
+    q, k, v = X[0, 0].clone().requires_grad_(), X[0, 0].clone().requires_grad_(), X[0, 0]
+    merged = partial(q, k, v).merge(partial(q.detach(), k.detach() + 1, v)).finish()
+    (first,) = torch.autograd.grad(merged.pow(3).sum(), k, create_graph=True)
+    with pytest.raises(EngineRefusal, match="A second derivative must be taken of one problem"):
+        torch.autograd.grad(first.sum(), k)
+
+
+ROW_MASKS = {
+    "Padding": Padding(torch.tensor([500, 0])),
+    "KeyMask": KeyMask(torch.arange(512) % 3 != 0),
+    "GlobalKeys": GlobalKeys([0, 5]),
+}
+
+
+@pytest.mark.parametrize("name", ROW_MASKS)
+def test_masks_of_keys_cost_the_fused_kernels_no_matrix(name):
+    x = torch.randn(2, 4, 512, 8)
+    with AllocationTrap(512 * 512 // 4):
+        output = attend(x, x, x, mask=ROW_MASKS[name], engine="sdpa")
+    torch.testing.assert_close(output, attend(x, x, x, mask=ROW_MASKS[name], engine="reference"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_query_that_is_nan_gets_nan(engine):
+    q, k = torch.randn(4, 8), torch.randn(5, 8)
+    q[1] = torch.nan
+    output = attend(q, k, k, engine=engine)
+    assert output[1].isnan().all()
+    assert output[[0, 2, 3]].isfinite().all()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_masked_score_that_overflows_reaches_nothing(engine):
+    q, k = torch.full((1, 2), 1e20), torch.tensor([[1e-20, 1e-20], [1e-20, 1e-20], [1e20, 1e20]])
+    output = attend(q, k, torch.ones(3, 2), mask=Padding(2), engine=engine)
+    torch.testing.assert_close(output, torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_nan_at_a_weight_of_zero_reaches_nothing_without_a_mask(engine):
+    q, k, v = torch.tensor([[1.0], [-1.0]]), torch.tensor([[200.0], [0.0], [0.0]]), torch.ones(3, 1)
+    v[0] = torch.nan
+    output = attend(q, k, v, score=Dot(), engine=engine)
+    assert output[0].isnan().all()
+    torch.testing.assert_close(output[1], torch.ones(1))
+
+
+def test_a_plan_says_that_nan_takes_the_slow_way():
+    x = torch.randn(64, 8)
+    assert "strips" not in str(plan(x, x, x, mask=Causal()))
+    x[-1] = torch.nan
+    assert "it goes by strips of the definition" in str(plan(x, x, x, mask=Causal()))
+
+
+def test_a_subclass_of_a_mask_or_form_is_not_taken_for_what_it_extends():
+    class Anti(Causal):
+        def allows(self, rows, columns, grid):
+            return columns >= rows
+
+        def tile(self, rows, columns, grid):
+            return torch.ones(len(rows), len(columns), dtype=torch.bool).triu(columns.start - rows.start)
+
+    class Doubled(DotForm):
+        def pairs(self):
+            return 2 * super().pairs()
+
+    class Twice(Score):
+        def form(self, queries, keys):
+            return Doubled(queries, keys)
+
+    x = torch.randn(2, 3, 8, 4)
+    for options in ({"mask": Anti()}, {"score": Twice()}):
+        problem = make_problem(x, x, x, **{"score": ScaledDot(), "weights": Softmax(), **options})
+        assert Sdpa().refusals(problem)
+
+
+def test_vectors_that_are_not_contiguous_keep_the_fused_kernels():
+    x = torch.randn(2, 3, 8, 16).mT  # (2, 3, 16, 8), the last axis strided
+    assert plan(x, x, x).engine == "sdpa"
+    torch.testing.assert_close(attend(x, x, x), attend(x, x, x, engine="reference"))
+
+
+def test_the_output_of_the_reference_may_be_changed_in_place():
+    x = torch.randn(3, 4, requires_grad=True)
+    output = attend(x, x, x, engine="reference")
+    output += x
+    output.sum().backward()
+
+
+def test_a_full_mask_is_counted_in_the_bytes():
+    x = torch.randn(1, 1, 256, 8)
+    allowed = Allowed(torch.ones(256, 256, dtype=torch.bool).tril())
+    assert plan(x, x, x, mask=allowed, engine="sdpa").bytes >= 256 * 256 * 4

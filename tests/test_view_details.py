@@ -1,0 +1,60 @@
+"""Details of views: one query, masked maps, gradients of several readings, autocast."""
+
+import torch
+
+from regard import Additive, KeyMask, Raw, weigh
+from regard.scores import Dot
+from regard.testing import AllocationTrap
+
+
+def test_one_query_can_be_read_several_times_or_not_at_all():
+    view = weigh(torch.rand(1, 4), torch.rand(3, 4), torch.rand(3, 2))
+    assert view.rows([0, 0]).shape == (2, 3)
+    assert view.rows([]).shape == (0, 3)
+
+
+def test_the_largest_of_masked_and_negative_weights_is_zero():
+    q, k = torch.ones(8, 1), -torch.ones(1024, 1)
+    view = weigh(q, k, k, score=Dot(), weights=Raw(), mask=KeyMask(torch.arange(1024) < 512))
+    assert float(view.map(1, 1, pool="max")) == float(view.dense().max()) == 0
+    assert view.map(1, 2, pool="max").tolist() == [[-1.0, 0.0]]
+
+
+def test_each_reading_can_be_differentiated_by_itself():
+    x = torch.randn(6, 4, requires_grad=True)
+    view = weigh(x, x, x, score=Additive(4, 4, 3))
+    with torch.no_grad():
+        assert not view.output.requires_grad
+    view.output.sum().backward()
+    view.entropy().sum().backward()
+    view.rows([1]).sum().backward()
+    view.received().sum().backward()
+
+
+def test_what_keys_receive_is_summed_strip_by_strip():
+    x = torch.randn(1200, 4, requires_grad=True)
+    with AllocationTrap(1200 * 1200 // 4):
+        weigh(x, x, x, score=Additive(4, 4, 64)).received().sum().backward()
+
+
+def test_autocast_around_a_reading_changes_nothing():
+    x = torch.randn(6, 4)
+    view = weigh(x, x, x)
+    plain = view.rows([0]), view.dense(), view.entropy()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = view.rows([0]), view.dense(), view.entropy()
+    for one, other in zip(plain, inside, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_weights_have_the_dtype_of_the_inputs():
+    x = torch.randn(6, 4).bfloat16()
+    view = weigh(x, x, x)
+    assert {
+        each.dtype for each in (view.rows([0]), view.dense(), view.top(2).weights, view.tile(slice(2), slice(2)))
+    } == {torch.bfloat16}
+
+
+def test_a_repr_of_many_weights_does_not_compute_them():
+    x = torch.randn(4096, 4)
+    assert "draw them with .map" in repr(weigh(x, x, x))
