@@ -16,8 +16,9 @@ from regard.database.columns import CategoryColumn, Quantity, TimeColumn
 from regard.database.encoding import UNKNOWN, Encoding
 from regard.database.messages import no_similar_rows, unknown_categories
 from regard.database.pairs import Pairs
+from regard.database.parts import Similarity
 from regard.database.queries import Query
-from regard.database.similarity import ScoreLike, Similarity, similarity
+from regard.database.similarity import ScoreLike, check_options, similarity
 from regard.database.values import SUM_TO_ONE, Summary, ValuePool
 from regard.errors import OptionError
 from regard.scores import Equal
@@ -45,6 +46,7 @@ class Asker:
 
     def ask(self, queries: list[Query], score: ScoreLike, weights: Weights | None, top: int) -> list[Answer]:
         """An answer to each query."""
+        check_options(score, weights, self.pairs.keys)
         answers: dict[int, Answer] = {}
         groups: dict[tuple[int, ...], list[int]] = {}
         for place, query in enumerate(queries):

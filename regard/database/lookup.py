@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from datetime import date, datetime
 from functools import cached_property
@@ -21,6 +20,7 @@ from regard.database.columns import (
     is_missing,
     plain,
 )
+from regard.database.spelling import closest
 from regard.errors import OptionError
 
 CANDIDATES = 5000
@@ -149,20 +149,16 @@ def nearest(column: Column, entry: Any, count: int = 3) -> list[Any]:
 def _nearest_spelling(categories: Sequence[Any], entry: Any, count: int) -> list[str]:
     if not isinstance(entry, str):
         return []
-    wanted = entry.casefold()
-    folded: dict[str, str] = {}
-    for category in categories:
-        if isinstance(category, str):
-            folded.setdefault(category.casefold(), category)
-    compared = folded if len(folded) <= CANDIDATES else _same_half(list(folded), wanted)
-    return [folded[each] for each in difflib.get_close_matches(wanted, compared, n=count, cutoff=0.6)]
+    texts = [category for category in categories if isinstance(category, str)]
+    return closest(entry, texts if len(texts) <= CANDIDATES else _same_half(texts, entry), count)
 
 
 def _same_half(texts: list[str], wanted: str) -> list[str]:
     """The texts that begin or end as the wanted one does, for as long as possible: one slip leaves a half as it was."""
+    wanted, folded = wanted.casefold(), [text.casefold() for text in texts]
     for length in range(len(wanted) - 1, max(len(wanted) // 2 - 1, 0), -1):
         head, tail = wanted[:length], wanted[-length:]
-        found = [text for text in texts if text.startswith(head) or text.endswith(tail)]
+        found = [text for text, fold in zip(texts, folded, strict=True) if fold.startswith(head) or fold.endswith(tail)]
         if found:
             return sorted(found, key=lambda text: abs(len(text) - len(wanted)))[:CANDIDATES]
     return []

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.database.columns import CategoryColumn, Column, VectorColumn, is_missing, names, plain
 from regard.database.encoding import UNKNOWN
-from regard.database.tables import check_names
+from regard.database.spelling import check_names
 from regard.errors import OptionError, ShapeError
 
 Query = tuple[Any, ...]
@@ -39,7 +39,7 @@ def read_queries(query: Any, columns: Sequence[Column]) -> tuple[list[Query], bo
 
 
 def _from_mapping(query: Mapping[Any, Any], columns: Sequence[Column]) -> tuple[list[Query], bool]:
-    check_names([str(name) for name in query], names(columns))
+    check_names([str(name) for name in query], names(columns), "A query must name key columns")
     asked = {str(name): entry for name, entry in query.items()}
     many = {name for name in asked if _is_many(asked[name], columns[names(columns).index(name)])}
     if not many:

@@ -4,42 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-
-import torch
 
 from regard.database.bandwidth import Choice, Widths, mixed_score
-from regard.database.columns import Quantity, names
+from regard.database.columns import Column, Quantity, names
 from regard.database.encoding import Encoding
-from regard.database.tables import check_names
+from regard.database.parts import (
+    TOO_FAR,
+    Part,
+    Similarity,
+    check_signs,
+    combined,
+    joined,
+    part,
+    ranks,
+    sentence,
+    soft_equality,
+    words,
+)
+from regard.database.spelling import check_names
 from regard.errors import OptionError
-from regard.scores import Boxcar, Custom, Epanechnikov, Equal, Gaussian, OnColumns, Scaled, Score, Sum, Triangular
-from regard.weights import Proportional, Softmax, Weights
-
-KERNELS = (Boxcar, Epanechnikov, Triangular, Equal)
-"""Scores that are kernels already: never negative, and 0 for what is not similar at all."""
-
-TOO_FAR = 6.0
-"""How many bandwidths away, beyond what rows typically find, the nearest row is no longer called similar."""
-
-
-@dataclass(frozen=True)
-class Similarity:
-    """How a question is answered.
-
-    Args:
-        score, weights: what `attend` is given.
-        scaled: whether keys and queries are in standard deviations or in their own units.
-        text: the same in words, for the answer.
-        floor: rows are similar only if the best score is above this.
-    """
-
-    score: Score
-    weights: Weights
-    scaled: bool
-    text: str
-    floor: float = -math.inf
-
+from regard.scores import Custom, Equal, Gaussian, OnColumns, Scaled, Score, SoftCap, Sum, WithBias
+from regard.weights import Softmax, Weights
 
 ScoreLike = Score | Mapping[str, Score] | None
 
@@ -56,7 +41,6 @@ def similarity(
         weights: None for the rule that goes with the score.
         choice: the bandwidth that the data chose, found when first needed.
     """
-    _check(score, weights, encoding)
     quantities = [place for place in asked if isinstance(encoding.columns[place], Quantity)]
     categories = [place for place in asked if place not in quantities]
     if isinstance(score, Mapping):
@@ -65,11 +49,7 @@ def similarity(
         return _given(encoding, quantities, categories, score, weights, choice)
     if quantities:
         return _chosen(encoding, quantities, categories, weights, choice())
-    return _finished(encoding, [(Equal(), categories, "Equal()")], weights, scaled=False)
-
-
-Part = tuple[Score, list[int], str]
-"""A score, the columns that it sees, and its description."""
+    return combined(encoding, [part(Equal(), categories, "Equal()")], weights, scaled=False)
 
 
 def _chosen(
@@ -82,11 +62,12 @@ def _chosen(
     )
     rule = weights or Softmax()
     text = [_default_text(encoding, place, choice) for place in [*quantities, *categories]]
+    check_signs(rule, Gaussian(1.0), f"the default, {text[0]}")
     text[len(quantities) - 1] += f", by {choice.method}"
     best_possible = sum(-math.log(mismatch) for mismatch in widths.mismatches)
     floor = best_possible - TOO_FAR**2 / 2 + choice.typical
     score = mixed_score(encoding.places_of(quantities, categories), widths).to(encoding.dtype)
-    return Similarity(score, rule, True, _sentence(text, rule), floor if _ranks(rule) else -math.inf)
+    return Similarity(score, rule, True, sentence(text, rule), floor if ranks(rule) else -math.inf)
 
 
 def _given(
@@ -100,13 +81,13 @@ def _given(
     """A score of the quantities together; categories keep their soft equality."""
     if not quantities:
         _check_compares_codes(encoding, categories, score)
-        return _finished(encoding, [(score, categories, _score_text(score))], weights, scaled=False)
+        return combined(encoding, [part(score, categories, words(score))], weights, scaled=False)
     # One column is compared in its own units; several have no unit in common but the standard deviation.
     scaled = len(quantities) > 1
-    text = _score_text(score) + (" in standard deviations" if scaled else "")
-    parts: list[Part] = [(score, quantities, text)]
+    text = words(score) + (" in standard deviations" if scaled else "")
+    parts: list[Part] = [part(score, quantities, text)]
     parts += [_soft_equality(encoding, place, choice()) for place in categories]
-    return _finished(encoding, parts, weights, scaled=scaled)
+    return combined(encoding, parts, weights, scaled=scaled)
 
 
 def _by_column(
@@ -125,23 +106,23 @@ def _by_column(
         if name in scores:
             if place in categories:
                 _check_compares_codes(encoding, [place], scores[name])
-            parts.append((scores[name], [place], _score_text(scores[name])))
+            parts.append(part(scores[name], [place], words(scores[name])))
         else:
             left.append(place)
     for place in left:
         if place in quantities:
             own = _width_of(encoding, place, choice()) * float(encoding.scale[encoding.coordinates[place][0]])
-            parts.append((Gaussian(own), [place], _default_text(encoding, place, choice()).partition(": ")[2]))
+            parts.append(part(Gaussian(own), [place], _default_text(encoding, place, choice()).partition(": ")[2]))
         elif quantities:
             parts.append(_soft_equality(encoding, place, choice()))
     if not quantities and left:
-        parts.append((Equal(), left, "Equal()"))
-    return _finished(encoding, parts, weights, scaled=False)
+        parts.append(part(Equal(), left, "Equal()"))
+    return combined(encoding, parts, weights, scaled=False)
 
 
 def _soft_equality(encoding: Encoding, place: int, choice: Choice) -> Part:
-    mismatch = _width_of(encoding, place, choice)
-    return -math.log(mismatch) * Equal(), [place], _default_text(encoding, place, choice).partition(": ")[2]
+    text = _default_text(encoding, place, choice).partition(": ")[2]
+    return soft_equality(_width_of(encoding, place, choice), [place], text)
 
 
 def _width_of(encoding: Encoding, place: int, choice: Choice) -> float:
@@ -155,59 +136,38 @@ def _width_of(encoding: Encoding, place: int, choice: Choice) -> float:
     return (choice.widths.bandwidths if quantity else choice.widths.mismatches)[same_kind.index(place)]
 
 
-def _finished(encoding: Encoding, parts: list[Part], weights: Weights | None, *, scaled: bool) -> Similarity:
-    """The parts as one score. Scores add; a kernel among several enters by its logarithm, so that kernels multiply."""
-    alone = len(parts) == 1
-    is_kernel = alone and isinstance(parts[0][0], KERNELS)
-    scores = []
-    for score, columns, _ in parts:
-        part = logarithm(score) if isinstance(score, KERNELS) and not alone else score
-        places = encoding.places(columns)
-        scores.append(part if places == list(range(encoding.dim)) else part.on(places))
-    rule = weights or (Proportional() if is_kernel else Softmax())
-    text = [f"{_joined(encoding, columns)}: {description}" for _, columns, description in parts]
-    floor = 0.0 if is_kernel and _ranks(rule) else -math.inf
-    return Similarity(scores[0] if alone else Sum(*scores), rule, scaled, _sentence(text, rule), floor)
-
-
-def logarithm(kernel: Score) -> Score:
-    """log a(q, k): −inf, which means "not allowed", where the kernel is 0."""
-
-    def log_kernel(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-        scores: torch.Tensor = kernel(queries, keys)
-        return scores.log()
-
-    return Custom(log_kernel)
-
-
 def _check_compares_codes(encoding: Encoding, categories: list[int], score: Score) -> None:
-    if not isinstance(score, Equal | Custom | OnColumns | Scaled | Sum):
+    if not _compares_codes(score):
         raise OptionError(
-            f"`score` over columns without a distance ({_joined(encoding, categories)}) must be Equal(), or a "
-            f"Custom that compares codes: got {score}. Leave `score` out to ask by equality."
+            f"`score` over columns without a distance ({joined(encoding, categories)}) must be Equal(), or a "
+            f"Custom that compares codes: got {words(score)}. Leave `score` out to ask by equality."
         )
 
 
-def _ranks(rule: Weights) -> bool:
-    """Whether the heaviest row is the one with the best score."""
-    return rule.kind not in ("uniform", "linear")
+def _compares_codes(score: Score) -> bool:
+    if isinstance(score, OnColumns | Scaled | SoftCap | WithBias):
+        return _compares_codes(score.score)
+    if isinstance(score, Sum):
+        return all(_compares_codes(each) for each in score.scores if isinstance(each, Score))
+    return isinstance(score, Equal | Custom)
 
 
-def _check(score: ScoreLike, weights: Weights | None, encoding: Encoding) -> None:
+def check_options(score: ScoreLike, weights: Weights | None, columns: Sequence[Column]) -> None:
+    """Raise unless `score` and `weights` are what they are called, for columns that are there."""
     if isinstance(score, Mapping):
-        check_names([str(name) for name in score], names(encoding.columns))
+        check_names([str(name) for name in score], names(columns), "`score` must name key columns")
         wrong = [(name, each) for name, each in score.items() if not isinstance(each, Score)]
         if wrong:
             name, each = wrong[0]
-            raise OptionError(f"`score[{name!r}]` must be a score such as Gaussian(0.1): got {each!r}.")
+            raise OptionError(
+                f"`score[{name!r}]` must be a score: got {each!r}. Pass one such as {{{name!r}: Gaussian(0.1)}}."
+            )
     elif score is not None and not isinstance(score, Score):
-        raise OptionError(f"`score` must be a score such as Gaussian(0.1), or a dict of them by column: got {score!r}.")
+        raise OptionError(
+            f"`score` must be a score, or a dict of them by column: got {score!r}. Pass one such as Gaussian(0.1)."
+        )
     if weights is not None and not isinstance(weights, Weights):
-        raise OptionError(f"`weights` must be a rule such as Softmax() or OneHot(): got {weights!r}.")
-
-
-def _joined(encoding: Encoding, places: Sequence[int]) -> str:
-    return ", ".join(encoding.columns[place].name for place in places)
+        raise OptionError(f"`weights` must be a rule: got {weights!r}. Pass one such as Softmax() or OneHot().")
 
 
 def _default_text(encoding: Encoding, place: int, choice: Choice) -> str:
@@ -217,11 +177,3 @@ def _default_text(encoding: Encoding, place: int, choice: Choice) -> str:
         own = width * float(encoding.scale[encoding.coordinates[place][0]])
         return f"{column.name}: Gaussian(bandwidth={own:.3g}{' ' * bool(column.unit)}{column.unit})"
     return f"{column.name}: " + ("ignored" if width == 1.0 else f"equality, a mismatch weighs {width:g}")
-
-
-def _score_text(score: Score) -> str:
-    return " ".join(str(score).split())
-
-
-def _sentence(parts: Sequence[str], rule: Weights) -> str:
-    return " · ".join([*parts, " ".join(str(rule).split())])

@@ -5,7 +5,6 @@ Files and frames go through pyarrow, which is imported here and only when a tabl
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from regard.database.columns import Column, Entries
 from regard.database.delimited import read_csv
 from regard.database.inference import column_from
 from regard.database.pairs import Pairs
+from regard.database.spelling import check_names, did_you_mean
 from regard.errors import MissingDependency, ShapeError, TableError
 
 CSV = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
@@ -48,19 +48,6 @@ def listed(names: str | Sequence[str], role: str) -> list[str]:
     if len(set(chosen)) < len(chosen):
         raise TableError(f"`{role}` must name each column once: got {chosen}.")
     return chosen
-
-
-def check_names(wanted: Sequence[str], available: Sequence[str]) -> None:
-    """Raise, with the nearest spelling, unless every column is there."""
-    for name in wanted:
-        if name not in available:
-            folded = {each.casefold(): each for each in available}
-            near = [folded[each] for each in difflib.get_close_matches(name.casefold(), folded, n=1)]
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            shown = ", ".join(available[:20]) + (f", … ({len(available)} in all)" if len(available) > 20 else "")
-            raise TableError(
-                f"A key or a value must be a column of the table: got {name!r}.{hint} The columns are: {shown}."
-            )
 
 
 def _columns_of(source: Any, wanted: list[str]) -> tuple[dict[str, Column], Entries | None, str]:
@@ -146,8 +133,7 @@ def _read_file(path: Path, wanted: list[str]) -> Any:
 def _nearest_file(path: Path) -> str:
     if not path.parent.is_dir():
         return f" There is no folder {str(path.parent)!r}."
-    near = difflib.get_close_matches(path.name, [each.name for each in path.parent.iterdir()], n=1)
-    return f" Did you mean {near[0]!r}?" if near else " Check the path."
+    return did_you_mean(path.name, [each.name for each in path.parent.iterdir()]) or " Check the path."
 
 
 def needs_pyarrow(purpose: str) -> ModuleType:

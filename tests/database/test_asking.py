@@ -19,6 +19,7 @@ from regard import (
     Database,
     Epanechnikov,
     Gaussian,
+    Laplacian,
     OneHot,
     Proportional,
     ScaledDot,
@@ -217,8 +218,18 @@ def test_a_query_far_from_every_row_is_no_answer(salaries: Database) -> None:
     )
 
 
-def test_a_score_that_was_asked_for_reaches_as_far_as_it_reaches(salaries: Database) -> None:
-    assert salaries.attend(35.0, score=Gaussian(0.1)).value == 80_000.0
+@pytest.mark.parametrize("score", [Gaussian(0.1), Laplacian(0.1), {"gpa": Gaussian(0.1)}, 2 * Gaussian(0.1)])
+def test_a_score_that_was_asked_for_reaches_a_few_bandwidths(salaries: Database, score: object) -> None:
+    answer = salaries.attend(35.0, score=score)  # type: ignore[arg-type]
+    assert not answer.found
+    assert answer.message.startswith("No similar rows: the nearest, gpa = 4.0, is too far away.")
+    assert salaries.attend(4.4, score=score).found  # type: ignore[arg-type]
+
+
+def test_vectors_may_be_a_few_bandwidths_away_in_every_coordinate() -> None:
+    database = Database(torch.zeros(3, 400), [1.0, 2.0, 3.0])
+    assert database.attend(torch.full((400,), 5.0), score=Gaussian(1.0)).value == pytest.approx(2.0)
+    assert not database.attend(torch.full((400,), 7.0), score=Gaussian(1.0)).found
 
 
 def test_a_text_that_no_row_has_is_no_answer_but_a_spelling() -> None:

@@ -89,7 +89,7 @@ def test_a_query_that_says_nothing_is_refused() -> None:
 
 
 def test_a_query_for_a_column_that_is_not_there_is_refused() -> None:
-    with pytest.raises(TableError, match="got 'gap'. Did you mean 'gpa'?"):
+    with pytest.raises(TableError, match="A query must name key columns: got 'gap'. Did you mean 'gpa'?"):
         read_queries({"gap": 3.5}, MIXED)
 
 

@@ -11,19 +11,24 @@ import torch
 from regard import (
     Bias,
     Boxcar,
+    Conic,
     Custom,
     Database,
+    Dot,
     Epanechnikov,
     Equal,
     Gaussian,
     Laplacian,
     OneHot,
     Proportional,
+    SoftCap,
     Softmax,
     TopK,
     Triangular,
 )
 from regard.errors import OptionError, ScoreError, TableError
+from regard.scores import Form, Scaled, Score
+from regard.weights import Weights
 
 X = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 Y = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
@@ -163,22 +168,77 @@ def test_a_score_with_a_distance_cannot_compare_the_words_of_a_mixed_key(mixed: 
         mixed.attend((3.0, "a"), score={"word": Laplacian(1.0)})
 
 
-def test_a_log_kernel_in_proportion_is_refused(numbers: Database) -> None:
-    with pytest.raises(ScoreError, match=r"Use Softmax\(\)"):
-        numbers.attend(3.0, weights=Proportional())
+@pytest.mark.parametrize(
+    "score", [2 * Gaussian(1.0), Gaussian(1.0).on([0]), Gaussian(1.0) + Equal(), SoftCap(Dot(), 1.0)]
+)
+def test_a_score_with_a_distance_cannot_compare_words_in_disguise(score: Score) -> None:
+    with pytest.raises(OptionError, match=r"columns without a distance \(word\) must be Equal\(\)"):
+        Database({"word": WORD}, Y).attend("a", score=score)
+    assert Database({"word": WORD}, Y).attend("a", score=(2 * Equal()).on([0]) + Equal()).found
+
+
+@pytest.mark.parametrize("rule", [Proportional(), Conic(), TopK(2, then=Proportional())])
+@pytest.mark.parametrize("score", [None, Gaussian(1.0), {"x": Laplacian(1.0)}, {"word": Equal()}, 2 * Gaussian(1.0)])
+def test_logarithms_of_kernels_are_no_weights(numbers: Database, mixed: Database, rule: Weights, score: object) -> None:
+    for database, query in ((numbers, 3.0), (mixed, (3.0, "a"))):
+        if database is numbers and isinstance(score, dict) and "word" in score:
+            continue
+        with pytest.raises(ScoreError) as error:
+            database.attend(query, score=score, weights=rule)  # type: ignore[arg-type]
+        text = str(error.value)
+        assert text.startswith(" ".join(str(rule).split()) + " must have scores that are not negative, since they are")
+        assert "the logarithm of a kernel. Use Softmax(), which takes its exponential" in text
+        assert "OnColumns" not in text
+
+
+def test_kernels_of_several_columns_multiply_under_every_rule(mixed: Database) -> None:
+    score = {"x": Epanechnikov(3.0), "word": Equal()}
+    kernel = {row: max(0, 1 - ((x - 3) / 3) ** 2) * (WORD[row] == "a") for row, x in enumerate(X)}
+    assert weights_of(mixed, (3.0, "a"), score=score, weights=Proportional()) == normalised(kernel)
+    conic = weights_of(mixed, (3.0, "a"), score=score, weights=Conic())
+    assert conic == pytest.approx({row: weight for row, weight in kernel.items() if weight > 0})
+    assert weights_of(mixed, (3.0, "a"), score=score, weights=OneHot()) == {1: 1.0}
+    assert not mixed.attend((3.0, "zebra"), score=score, weights=Conic()).found
+
+
+def test_a_kernel_of_the_numbers_multiplies_the_soft_equality_of_the_words(mixed: Database) -> None:
+    by_softmax = weights_of(mixed, (3.0, "a"), score=Boxcar(2.0))
+    assert weights_of(mixed, (3.0, "a"), score=Boxcar(2.0), weights=Proportional()) == pytest.approx(by_softmax)
+
+
+def test_a_kernel_that_a_user_writes_counts_as_one(numbers: Database) -> None:
+    class Half(Boxcar):
+        def form(self, queries: torch.Tensor, keys: torch.Tensor) -> Form:
+            return Scaled(Boxcar(float(self.radius)), 0.5).form(queries, keys)
+
+    class Own(Score):
+        is_kernel = True
+
+        def form(self, queries: torch.Tensor, keys: torch.Tensor) -> Form:
+            return Custom(lambda q, k: (2 - (q - k.mT).abs()).clamp(min=0)).form(queries, keys)
+
+    assert weights_of(numbers, 3.0, score=Own()) == weights_of(numbers, 3.0, score=Triangular(2.0))
+    assert weights_of(numbers, 3.0, score=Own().on([0])) == weights_of(numbers, 3.0, score=Triangular(2.0))
+    assert numbers.attend(3.0, score=Half(1.0)).similarity.endswith("Proportional()")
 
 
 def test_a_score_for_a_column_that_is_not_there_is_refused(mixed: Database) -> None:
-    with pytest.raises(TableError, match="got 'wrd'. Did you mean 'word'?"):
+    with pytest.raises(TableError) as error:
         mixed.attend((3.0, "a"), score={"wrd": Equal()})
+    assert str(error.value) == (
+        "`score` must name key columns: got 'wrd'. Did you mean 'word'? The columns are: x, word."
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"score": 0.5}, "`score` must be a score such as Gaussian(0.1), or a dict of them by column: got 0.5."),
-        ({"score": {"x": 0.5}}, "`score['x']` must be a score such as Gaussian(0.1): got 0.5."),
-        ({"weights": "softmax"}, "`weights` must be a rule such as Softmax() or OneHot(): got 'softmax'."),
+        (
+            {"score": 0.5},
+            "`score` must be a score, or a dict of them by column: got 0.5. Pass one such as Gaussian(0.1).",
+        ),
+        ({"score": {"x": 0.5}}, "`score['x']` must be a score: got 0.5. Pass one such as {'x': Gaussian(0.1)}."),
+        ({"weights": "softmax"}, "`weights` must be a rule: got 'softmax'. Pass one such as Softmax() or OneHot()."),
     ],
 )
 def test_what_is_no_score_or_rule_is_refused(numbers: Database, options: dict[str, object], text: str) -> None:
