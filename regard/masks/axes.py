@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from regard.masks.index import broadcast_shape
+from regard.tensors import broadcast_shapes
 
 
 class Axes(NamedTuple):
@@ -24,12 +24,21 @@ class Axes(NamedTuple):
         rank = max(len(self.left) + self.heads, len(self.right))
         from_left = self.left + (1,) * (rank - len(self.left))
         from_right = (1,) * (rank - len(self.right)) + self.right
-        if all(a == b or 1 in (a, b) for a, b in zip(from_left, from_right, strict=True)):
-            return broadcast_shape(from_left, from_right)
-        return self.left + self.right
+        try:
+            return broadcast_shapes(from_left, from_right)
+        except ValueError:
+            return self.left + self.right
 
 
 def merge(*parts: Axes) -> Axes:
     """The axes of several masks together. Sizes that clash are left for `check` to name."""
-    left = broadcast_shape(*(part.left[::-1] for part in parts))[::-1]
-    return Axes(left, broadcast_shape(*(part.right for part in parts)), max(part.heads for part in parts))
+    left = _together([part.left[::-1] for part in parts])[::-1]
+    return Axes(left, _together([part.right for part in parts]), max(part.heads for part in parts))
+
+
+def _together(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    try:
+        return broadcast_shapes(*shapes)
+    except ValueError:
+        # Whatever is taken, one of the masks does not fit it, and says so.
+        return max(shapes, key=len)

@@ -10,6 +10,8 @@ from regard.masks.index import positions
 from regard.masks.positional import Positional
 from regard.positions import Align, Grid
 
+_FAR = 1 << 61  # Further than any key; the sum of two fits an int64.
+
 
 class Band(Positional):
     """−before ≤ column − (row + offset) ≤ after; None is no limit on that side."""
@@ -20,11 +22,11 @@ class Band(Positional):
         self.after = after
 
     def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
-        stands = rows + self.offset(grid)
-        early_enough = None if self.after is None else columns <= stands + self.after
-        if self.before is None:
-            return torch.ones_like(stands, dtype=torch.bool) if early_enough is None else early_enough
-        late_enough = columns >= stands - self.before
+        first, last = self._limits(grid)
+        early_enough = None if last is None else columns <= rows + last
+        if first is None:
+            return torch.ones_like(rows, dtype=torch.bool) if early_enough is None else early_enough
+        late_enough = columns >= rows + first
         return late_enough if early_enough is None else early_enough & late_enough
 
     def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
@@ -58,10 +60,20 @@ class Band(Positional):
 
     def _spans(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor]:
         """The first column of each row's band and the one after its last: `(..., r, 1)` each."""
-        stands = positions(rows, grid.device)[:, None] + self.offset(grid)
-        start = torch.zeros_like(stands) if self.before is None else (stands - self.before).clamp_(0, grid.n_keys)
-        stop = (stands + self.after + 1).clamp_(0, grid.n_keys) if self.after is not None else None
-        return start, torch.full_like(stands, grid.n_keys) if stop is None else stop
+        row = positions(rows, grid.device)[:, None]
+        first, last = self._limits(grid)
+        start = torch.zeros_like(row) if first is None else (row + first).clamp_(0, grid.n_keys)
+        stop = torch.full_like(row, grid.n_keys) if last is None else (row + last + 1).clamp_(0, grid.n_keys)
+        return start, stop
+
+    def _limits(self, grid: Grid) -> tuple[int | Tensor | None, int | Tensor | None]:
+        """The first and the last column of row 0's band, None where there is no limit; row i's are i further on.
+
+        They may be beyond the keys, but not so far that sums with them overflow.
+        """
+        offset = self.offset(grid)
+        first = None if self.before is None else _within(offset, -self.before, grid)
+        return first, None if self.after is None else _within(offset, self.after, grid)
 
     def _width(self, rows: range, grid: Grid) -> int:
         """As many columns as the widest band of `rows` can have."""
@@ -72,3 +84,10 @@ class Band(Positional):
         last = grid.n_keys if self.after is None else min(rows[-1] + greatest + self.after + 1, grid.n_keys)
         bound = self.count_bound(grid)
         return max(min(last - first, grid.n_keys if bound is None else bound), 0)
+
+
+def _within(offset: int | Tensor, step: int, grid: Grid) -> int | Tensor:
+    """offset + step, or the nearest to it from where every row's limit is still beyond the same end of the keys."""
+    if isinstance(offset, int):
+        return min(max(offset + step, -grid.n_queries), grid.n_keys)
+    return (offset.clamp(-_FAR, _FAR) + min(max(step, -_FAR), _FAR)).clamp_(-grid.n_queries, grid.n_keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -184,6 +185,13 @@ class Mask:
         from regard.masks.combine import Not
 
         return Not(self)
+
+    def __bool__(self) -> NoReturn:
+        # `a and b` would be b, in silence.
+        raise DtypeError(
+            f"a mask must stay a mask, with a yes or no for each pair: got {self!r} where Python wants one yes or no. "
+            f"To combine masks use &, | and ~ in place of and, or and not; to see whether there is one, `is None`."
+        )
 
 
 def _must_be_mask(other: object, operator: str) -> Mask:

@@ -88,7 +88,7 @@ class BlockLayout(Mask):
             return super().indices(rows, grid)
         first = rows[0] // self.block_rows
         strip = pack(self.layout[..., first : rows[-1] // self.block_rows + 1, :])  # (..., row blocks, blocks seen)
-        within = torch.arange(self.block_columns, device=grid.device)
+        within = torch.arange(min(self.block_columns, grid.n_keys), device=grid.device)
         columns = (strip[..., None] * self.block_columns + within).flatten(-2)
         # The last block may reach beyond the last key.
         columns = columns.masked_fill((columns < 0) | (columns >= grid.n_keys), -1)

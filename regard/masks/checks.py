@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
 from regard.positions import Grid
 
 _INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
+_LARGEST = 1 << 62  # Twice this is more than an int64 holds.
 
 
 def same_device(left: torch.device, right: torch.device) -> bool:
@@ -28,26 +31,37 @@ def check_devices(tensors: tuple[Tensor, ...], grid: Grid, owner: str) -> None:
             )
 
 
+def broadcasts_to(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether a tensor of that shape can be expanded to `wanted`."""
+    return len(shape) <= len(wanted) and all(
+        size in (1, want) for size, want in zip(reversed(shape), reversed(wanted), strict=False)
+    )
+
+
 def check_broadcasts(batch_shape: Sequence[int], grid: Grid, tensor: Tensor, owner: str, name: str) -> None:
     """Raise unless `batch_shape`, the batch axes of `tensor`, broadcasts with the problem's, from the right."""
-    wanted = grid.batch_shape
-    fits = len(batch_shape) <= len(wanted) and all(
-        size in (1, want) for size, want in zip(reversed(batch_shape), reversed(wanted), strict=False)
-    )
-    if not fits:
+    if not broadcasts_to(batch_shape, grid.batch_shape):
         raise ShapeError(
-            f"`{name}` of {owner} must have batch axes that broadcast with {wanted} from the right: "
+            f"`{name}` of {owner} must have batch axes that broadcast with {grid.batch_shape} from the right: "
             f"got {tuple(tensor.shape)}. Put axes of size 1 where it is the same for every entry."
         )
 
 
-def whole_number(value: object, owner: str, name: str, least: int) -> int:
-    """`value`, an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int):
+def integer(value: object, owner: str, name: str) -> int:
+    """`value`, an integer of Python, NumPy or whoever else has them, as Python's."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or isinstance(value, Tensor):
         raise DtypeError(f"`{name}` of {owner} must be an integer: got {value!r}. Pass a whole number.")
-    if value < least:
-        raise OptionError(f"`{name}` of {owner} must be at least {least}: got {value}. Pass {least} or more.")
-    return value
+    return operator.index(value)
+
+
+def whole_number(value: object, owner: str, name: str, least: int, most: int | None = _LARGEST) -> int:
+    """`value`, an integer of at least `least` and, unless that is None, at most `most`."""
+    number = integer(value, owner, name)
+    if number < least:
+        raise OptionError(f"`{name}` of {owner} must be at least {least}: got {number}. Pass {least} or more.")
+    if most is not None and number > most:
+        raise OptionError(f"`{name}` of {owner} must be at most {most}: got {number}. Pass a smaller number.")
+    return number
 
 
 def whole_tensor(value: object, owner: str, name: str) -> Tensor:

@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 
 import torch
 from torch import Tensor
 
+from regard.errors import DtypeError, OptionError
 from regard.masks.axes import Axes, merge
 from regard.masks.base import Cover, Mask
-from regard.masks.index import broadcast_shape, from_far, keep, positions, sort_unique
+from regard.masks.index import from_far, keep, positions, sort_unique
 from regard.positions import Grid
+from regard.tensors import broadcast_shapes
 
 
 class Combined(Mask):
     """A mask of several; nested ones of the same kind are made flat."""
 
     symbol = ""
+    join: Callable[[Tensor, Tensor], Tensor]
+    settles: Cover  # One mask that says this of a tile has said it for all,
+    agrees: Cover  # and where every mask says this, so do they together.
 
     def __init__(self, *masks: Mask) -> None:
+        name = type(self).__name__
+        if not masks:
+            raise OptionError(f"{name} must have masks: got none. Pass those to combine, as {name}(first, second).")
         self.masks: tuple[Mask, ...] = tuple(
-            part for mask in masks for part in (mask.masks if isinstance(mask, type(self)) else (mask,))
+            part for mask in masks for part in (mask.masks if isinstance(mask, type(self)) else (_checked(mask, name),))
         )
 
     def check(self, grid: Grid) -> None:
         for mask in self.masks:
             mask.check(grid)
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        return reduce(self.join, (mask.allows(rows, columns, grid) for mask in self.masks))
+
+    def tile(self, rows: range, columns: range, grid: Grid) -> Tensor:
+        return reduce(self.join, (mask.tile(rows, columns, grid) for mask in self.masks))
+
+    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
+        agreed = True
+        for mask in self.masks:
+            cover = mask.cover(rows, columns, grid)
+            if cover is self.settles:
+                return cover
+            agreed = agreed and cover is self.agrees
+        return self.agrees if agreed else Cover.SOME
 
     def tensors(self) -> tuple[Tensor, ...]:
         return tuple(tensor for mask in self.masks for tensor in mask.tensors())
@@ -56,27 +80,15 @@ class And(Combined):
     """
 
     symbol = "&"
-
-    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
-        return reduce(torch.logical_and, (mask.allows(rows, columns, grid) for mask in self.masks))
-
-    def tile(self, rows: range, columns: range, grid: Grid) -> Tensor:
-        return reduce(torch.logical_and, (mask.tile(rows, columns, grid) for mask in self.masks))
-
-    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
-        whole = True
-        for mask in self.masks:
-            cover = mask.cover(rows, columns, grid)
-            if cover is Cover.NONE:
-                return Cover.NONE
-            whole = whole and cover is Cover.ALL
-        return Cover.ALL if whole else Cover.SOME
+    join = staticmethod(torch.logical_and)
+    settles, agrees = Cover.NONE, Cover.ALL
 
     def indices(self, rows: range, grid: Grid) -> Tensor:
         bounds = [mask.count_bound(grid) for mask in self.masks]
         known = [bound for bound in bounds if bound is not None]
         # Sorting what is kept costs more than reading a strip unless the sparsest is sparse.
-        if not known or 2 * min(known) > grid.n_keys:
+        # And where there are no keys, there is none to ask the others about.
+        if not known or not grid.n_keys or 2 * min(known) > grid.n_keys:
             return super().indices(rows, grid)
         sparsest = bounds.index(min(known))
         indices = self.masks[sparsest].indices(rows, grid)
@@ -105,28 +117,15 @@ class Or(Combined):
     """
 
     symbol = "|"
-
-    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
-        return reduce(torch.logical_or, (mask.allows(rows, columns, grid) for mask in self.masks))
-
-    def tile(self, rows: range, columns: range, grid: Grid) -> Tensor:
-        return reduce(torch.logical_or, (mask.tile(rows, columns, grid) for mask in self.masks))
-
-    def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
-        empty = True
-        for mask in self.masks:
-            cover = mask.cover(rows, columns, grid)
-            if cover is Cover.ALL:
-                return Cover.ALL
-            empty = empty and cover is Cover.NONE
-        return Cover.NONE if empty else Cover.SOME
+    join = staticmethod(torch.logical_or)
+    settles, agrees = Cover.ALL, Cover.NONE
 
     def indices(self, rows: range, grid: Grid) -> Tensor:
         bound = self.count_bound(grid)
         if bound is None or bound >= grid.n_keys:
             return super().indices(rows, grid)
         found = [mask.indices(rows, grid) for mask in self.masks]
-        lead = broadcast_shape(*(indices.shape[:-1] for indices in found))
+        lead = broadcast_shapes(*(indices.shape[:-1] for indices in found))
         merged = sort_unique(torch.cat([indices.expand(*lead, -1) for indices in found], dim=-1))
         ordered = from_far(merged)
         return keep(ordered, ordered >= 0)
@@ -157,7 +156,7 @@ class Not(Mask):
     """
 
     def __init__(self, mask: Mask) -> None:
-        self.mask = mask
+        self.mask = _checked(mask, "Not")
 
     def check(self, grid: Grid) -> None:
         self.mask.check(grid)
@@ -194,3 +193,10 @@ class Not(Mask):
 
 
 _OPPOSITE = {Cover.ALL: Cover.NONE, Cover.NONE: Cover.ALL, Cover.SOME: Cover.SOME}
+
+
+def _checked(mask: object, owner: str) -> Mask:
+    if isinstance(mask, Mask):
+        return mask
+    fix = "Wrap it in Allowed(tensor)." if isinstance(mask, Tensor) else "Pass a mask, such as Causal()."
+    raise DtypeError(f"{owner} must be made of masks: got {type(mask).__name__}. {fix}")

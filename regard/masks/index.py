@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+
+from regard.tensors import broadcast_shapes
 
 # An empty slot while indices are sorted: it comes after every column.
 FAR = torch.iinfo(torch.int64).max
@@ -28,12 +29,6 @@ def blocks(span: range, size: int) -> Iterator[range]:
 def as_slice(span: range) -> slice:
     """`span` as a slice of an axis."""
     return slice(span.start, span.stop, span.step)
-
-
-def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that `shapes` broadcast to; they are known to fit."""
-    columns = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
-    return tuple(next((size for size in sizes if size != 1), 1) for sizes in columns)[::-1]
 
 
 def pick(tensor: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -108,7 +103,7 @@ def contains(ordered: Tensor, columns: Tensor) -> Tensor:
     """
     if ordered.shape[-1] == 0:
         return torch.zeros(*ordered.shape[:-1], 1, dtype=torch.bool, device=ordered.device)
-    lead = broadcast_shape(ordered.shape[:-1], columns.shape[:-1])
+    lead = broadcast_shapes(ordered.shape[:-1], columns.shape[:-1])
     ordered = ordered.expand(*lead, -1).contiguous()
     columns = columns.expand(*lead, -1).contiguous()
     slot = torch.searchsorted(ordered, columns).clamp_(max=ordered.shape[-1] - 1)

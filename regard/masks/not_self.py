@@ -25,7 +25,7 @@ class NotSelf(Positional):
     """
 
     def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
-        return columns != rows + self.offset(grid)
+        return columns != rows + self._near_offset(grid)
 
     def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
         if not rows or not columns:
@@ -36,5 +36,10 @@ class NotSelf(Positional):
         return Cover.NONE if least == greatest else Cover.SOME
 
     def known_counts(self, rows: range, grid: Grid) -> Tensor:
-        stands = positions(rows, grid.device)[:, None] + self.offset(grid)
+        stands = positions(rows, grid.device)[:, None] + self._near_offset(grid)
         return grid.n_keys - ((stands >= 0) & (stands < grid.n_keys)).squeeze(-1).long()
+
+    def _near_offset(self, grid: Grid) -> int | Tensor:
+        """The offset; one that puts every row beyond the keys, but no further than that, in place of a larger one."""
+        offset = self.offset(grid)
+        return offset if isinstance(offset, Tensor) else min(max(offset, -grid.n_queries), grid.n_keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,8 +11,8 @@ from torch.nn.functional import pad
 from regard.errors import DtypeError, OptionError, ShapeError
 from regard.masks.axes import Axes, merge
 from regard.masks.base import Cover, Mask
-from regard.masks.index import broadcast_shape
 from regard.positions import Grid
+from regard.tensors import broadcast_shapes
 
 
 class PerHead(Mask):
@@ -31,6 +31,10 @@ class PerHead(Mask):
     """
 
     def __init__(self, masks: Sequence[Mask]) -> None:
+        if not isinstance(masks, Iterable):
+            raise DtypeError(
+                f"`masks` of PerHead must be a list of masks: got {type(masks).__name__}. Pass one mask for each head."
+            )
         self.masks = tuple(masks)
         if not self.masks:
             raise OptionError("`masks` of PerHead must not be empty: got no masks. Pass one mask for each head.")
@@ -118,5 +122,5 @@ def _of_head(positions: Tensor, head: int) -> Tensor:
 
 
 def _stack(parts: list[Tensor], dim: int) -> Tensor:
-    shape = broadcast_shape(*(part.shape for part in parts))
+    shape = broadcast_shapes(*(part.shape for part in parts))
     return torch.stack([part.expand(shape) for part in parts], dim=dim)

@@ -8,9 +8,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from regard.errors import DtypeError
 from regard.masks.base import Cover, Mask
-from regard.masks.checks import whole_number
+from regard.masks.checks import integer, whole_number
 from regard.masks.index import contains, positions, spread
 from regard.positions import Grid
 
@@ -40,9 +39,7 @@ class RandomKeys(Mask):
 
     def __init__(self, per_query: int, seed: int) -> None:
         self.per_query = whole_number(per_query, "RandomKeys", "per_query", 1)
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise DtypeError(f"`seed` of RandomKeys must be an integer: got {seed!r}. Pass a whole number.")
-        self.seed = seed
+        self.seed = integer(seed, "RandomKeys", "seed")
         self._last: tuple[tuple[range, int, torch.device], Tensor] | None = None
 
     def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:

@@ -12,8 +12,9 @@ from regard.errors import ShapeError
 from regard.masks.axes import Axes, merge
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import described, whole_tensor
-from regard.masks.index import as_slice, broadcast_shape, pick
+from regard.masks.index import as_slice, pick
 from regard.positions import Grid, line_up
+from regard.tensors import broadcast_shapes
 
 
 class SameDocument(Mask):
@@ -113,7 +114,7 @@ class SameDocument(Mask):
         """Where the keys of each row's document begin and end among the sorted keys: `(..., r)` each."""
         queries = self._lined_up(self.query_ids, grid)[..., as_slice(rows)]
         keys = self._lined_up(self._sorted_keys.values, grid)
-        lead = broadcast_shape(queries.shape[:-1], keys.shape[:-1])
+        lead = broadcast_shapes(queries.shape[:-1], keys.shape[:-1])
         queries, keys = queries.expand(*lead, -1).contiguous(), keys.expand(*lead, -1).contiguous()
         return torch.searchsorted(keys, queries), torch.searchsorted(keys, queries, right=True)
 

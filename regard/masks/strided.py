@@ -33,7 +33,7 @@ class Strided(Positional):
         self.stride = whole_number(stride, "Strided", "stride", 1)
 
     def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
-        return (rows + self.offset(grid) - columns) % self.stride == 0
+        return (rows + self.offset(grid) % self.stride - columns) % self.stride == 0
 
     def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
         if not rows or not columns:
@@ -56,7 +56,7 @@ class Strided(Positional):
 
     def _first(self, rows: range, grid: Grid) -> Tensor:
         """The first column at or after 0 that is on each row's stride, `(..., r, 1)`."""
-        return (positions(rows, grid.device)[:, None] + self.offset(grid)) % self.stride
+        return (positions(rows, grid.device)[:, None] + self.offset(grid) % self.stride) % self.stride
 
     def __repr__(self) -> str:
         return self._shown(f"stride={self.stride}")

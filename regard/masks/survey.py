@@ -7,6 +7,7 @@ import math
 import torch
 
 from regard.masks.base import Cover, Mask
+from regard.masks.checks import whole_number
 from regard.masks.index import blocks
 from regard.positions import Grid
 
@@ -14,18 +15,20 @@ _TILE = 1 << 18  # Pairs in the largest tile that is counted at once.
 _DRAWN = 4  # Batch entries that a picture shows.
 
 
-def own_grid(mask: Mask, n_queries: int, n_keys: int | None) -> Grid:
+def own_grid(mask: Mask, n_queries: int, n_keys: int | None, asked: str) -> Grid:
     """The problem of that size whose batch axes are those of the mask's own tensors; the mask is checked against it."""
+    n_queries = whole_number(n_queries, asked, "n_queries", 0)
+    n_keys = n_queries if n_keys is None else whole_number(n_keys, asked, "n_keys", 0)
     tensors = mask.tensors()
     device = tensors[0].device if tensors else torch.device("cpu")
-    grid = Grid(mask.batch_axes().batch_shape, n_queries, n_queries if n_keys is None else n_keys, device)
+    grid = Grid(mask.batch_axes().batch_shape, n_queries, n_keys, device)
     mask.check(grid)
     return grid
 
 
 def density(mask: Mask, n_queries: int, n_keys: int | None) -> float:
     """The share of allowed pairs, streamed."""
-    grid = own_grid(mask, n_queries, n_keys)
+    grid = own_grid(mask, n_queries, n_keys, "density")
     n_pairs = math.prod(grid.batch_shape) * grid.n_queries * grid.n_keys
     if n_pairs == 0:
         return 0.0
@@ -41,7 +44,7 @@ def density(mask: Mask, n_queries: int, n_keys: int | None) -> float:
 
 def picture(mask: Mask, n_queries: int, n_keys: int | None) -> str:
     """A line a row; batch entries side by side."""
-    grid = own_grid(mask, n_queries, n_keys)
+    grid = own_grid(mask, n_queries, n_keys, "picture")
     shape = (*grid.batch_shape, grid.n_queries, grid.n_keys)
     n_entries = math.prod(grid.batch_shape)
     tile = mask.tile(grid.rows, grid.columns, grid).expand(shape)

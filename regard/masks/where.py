@@ -9,8 +9,9 @@ from torch import Tensor
 
 from regard.errors import DtypeError, ShapeError
 from regard.masks.base import Mask
-from regard.masks.index import broadcast_shape
+from regard.masks.checks import broadcasts_to
 from regard.positions import Grid
+from regard.tensors import broadcast_shapes
 
 
 class Where(Mask):
@@ -48,13 +49,10 @@ class Where(Mask):
                 f"`function` of Where must return a bool tensor: got {got}. Compare with tensor operations, such as "
                 f"`row >= column`, and join with & and |."
             )
-        tile = broadcast_shape(rows.shape, columns.shape)[-2:]
-        wanted = broadcast_shape((*grid.batch_shape, *tile), rows.shape, columns.shape)
+        tile = broadcast_shapes(rows.shape, columns.shape)[-2:]
+        wanted = broadcast_shapes((*grid.batch_shape, *tile), rows.shape, columns.shape)
         shape = tuple(allowed.shape)
-        fits = len(shape) <= len(wanted) and all(
-            size in (1, want) for size, want in zip(reversed(shape), reversed(wanted), strict=False)
-        )
-        if not fits:
+        if not broadcasts_to(shape, wanted):
             raise ShapeError(
                 f"`function` of Where must return what broadcasts to {wanted} for rows {tuple(rows.shape)} and columns "
                 f"{tuple(columns.shape)}: got {shape}. Return one answer for each pair."

@@ -26,8 +26,8 @@ class Window(Band):
     """
 
     def __init__(self, before: int | None, after: int | None, align: Align = None) -> None:
-        before = None if before is None else whole_number(before, "Window", "before", 0)
-        after = None if after is None else whole_number(after, "Window", "after", 0)
+        before = None if before is None else whole_number(before, "Window", "before", 0, most=None)
+        after = None if after is None else whole_number(after, "Window", "after", 0, most=None)
         super().__init__(before, after, align)
 
     def __repr__(self) -> str:

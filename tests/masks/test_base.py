@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 import regard.masks
-from regard.errors import DtypeError
+from regard.errors import DtypeError, OptionError
 from regard.masks import Allowed, Causal, Cover, KeyMask, Mask, Padding, PerHead, Window
 from regard.positions import Grid
 
@@ -63,6 +63,34 @@ def test_a_tensor_must_be_wrapped_before_it_is_combined():
         Causal() & None  # type: ignore[operator]
     with pytest.raises(TypeError):
         True | Causal()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda: Causal() and Window(1, 1),
+        lambda: Causal() or Window(1, 1),
+        lambda: not Causal(),
+        lambda: bool(Causal() & Even()),
+        lambda: 1 if PerHead([Causal()]) else 0,
+    ],
+)
+def test_a_mask_is_neither_true_nor_false(choose):
+    with pytest.raises(DtypeError, match=r"a mask must stay a mask.* To combine masks use &, \| and ~") as caught:
+        choose()
+    assert isinstance(caught.value, TypeError)
+
+
+@pytest.mark.parametrize("ask", ["density", "picture"])
+def test_a_size_is_a_whole_number_of_zero_or_more(ask):
+    with pytest.raises(OptionError, match=rf"^`n_queries` of {ask} must be at least 0: got -1\. Pass 0 or more\.$"):
+        getattr(Causal(), ask)(-1)
+    with pytest.raises(DtypeError, match=rf"^`n_keys` of {ask} must be an integer: got 2\.5\. Pass a whole number\.$"):
+        getattr(Causal(), ask)(2, 2.5)
+    with pytest.raises(OptionError, match=rf"^`n_keys` of {ask} must be at least 0"):
+        getattr(Causal(align="end"), ask)(2, -3)
+    np = pytest.importorskip("numpy")
+    assert Causal().density(np.int64(4), np.int32(4)) == 0.625
 
 
 def test_density_is_over_the_batch_axes_of_the_masks_own_tensors():

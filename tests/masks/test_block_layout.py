@@ -92,3 +92,8 @@ def test_a_sparse_layout_costs_its_blocks_at_a_million(small_memory):
     assert mask.cover(range(4000), range(4000, 1_000_000), grid) is Cover.NONE
     assert mask.indices(range(8000, 8064), grid)[7].tolist() == list(range(8000, 12_000))
     assert mask.density(1_000_000) == 1 / n_blocks
+
+
+def test_a_block_may_be_larger_than_everything(answers_match, small_memory):
+    mask = BlockLayout(torch.tensor([[True]]), 1 << 40)
+    answers_match(mask, Grid((), 3, 4), lambda batch, row, column: True)

@@ -21,6 +21,24 @@ def test_align_moves_the_queries_along_the_keys(answers_match, batch_shape, alig
     answers_match(Causal(align=align), grid, lambda batch, row, column: column <= row + offset, sharp=True)
 
 
+@pytest.mark.parametrize("far", [10**19, 2**63 - 1, 2**62, 10**400])
+def test_an_offset_beyond_all_keys_sees_all_or_nothing(answers_match, far):
+    for grid in (Grid((), 3, 5), Grid((2,), 5, 3)):
+        answers_match(Causal(align=far), grid, lambda batch, row, column: True)
+        answers_match(Causal(align=-far), grid, lambda batch, row, column: False)
+    assert Causal(align=far).density(5) == 1.0
+
+
+def test_offsets_at_the_ends_of_int64_do_not_overflow(answers_match):
+    ends = torch.tensor([torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max])
+    answers_match(Causal(align=ends), Grid((2,), 3, 5), lambda batch, row, column: batch[0] == 1)
+
+
+def test_an_integer_of_numpy_is_an_integer(answers_match):
+    np = pytest.importorskip("numpy")
+    answers_match(Causal(align=np.int64(2)), Grid((), 3, 5), lambda batch, row, column: column <= row + 2, sharp=True)
+
+
 def test_more_queries_than_keys_leave_the_first_with_nothing_to_see(answers_match):
     grid = Grid((), 5, 3)
     answers_match(Causal(align="end"), grid, lambda batch, row, column: column <= row - 2, sharp=True)
@@ -63,8 +81,12 @@ def test_it_must_be_told_how_to_align_when_the_numbers_differ():
 
 
 def test_align_must_be_one_of_its_forms():
-    with pytest.raises(OptionError, match='`align` of Causal must be "start", "end", an integer offset'):
-        Causal(align="middle")  # type: ignore[arg-type]
+    for wrong in ("middle", 0.5, True):
+        with pytest.raises(
+            OptionError,
+            match=f'`align` of Causal must be "start", "end", an integer .*: got {wrong!r}. Pass align="end" for',
+        ):
+            Causal(align=wrong)  # type: ignore[arg-type]
     with pytest.raises(DtypeError, match="`align` of Causal must hold integers"):
         Causal(align=torch.tensor([0.5]))
     with pytest.raises(ShapeError, match=r"`align` of Causal must have batch axes that line up with \(2, 3\)"):

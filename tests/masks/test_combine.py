@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.errors import DeviceError, ShapeError
+from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
 from regard.masks import (
     Allowed,
     And,
@@ -177,6 +177,43 @@ def test_no_keys_are_no_trouble(answers_match):
     answers_match(mask, grid, lambda batch, row, column: False)
     answers_match(mask | Causal(align="end"), grid, lambda batch, row, column: False)
     answers_match(~mask, grid, lambda batch, row, column: False)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        KeyMask(torch.zeros(0, dtype=torch.bool)),
+        KeyMask(torch.zeros(2, 0, dtype=torch.bool)),
+        Allowed(torch.zeros(3, 0, dtype=torch.bool)),
+        BlockLayout(torch.zeros(2, 0, dtype=torch.bool), 2),
+        SameDocument([0, 0, 1], []),
+        RandomKeys(2, seed=0),
+        GlobalKeys([]),
+        Strided(2, align=0),
+        Where(lambda row, column: row == column),
+    ],
+    ids=repr,
+)
+def test_a_selection_of_no_keys_combines_with_anything(answers_match, other):
+    grid = Grid((2,), 3, 0)
+    nothing = Selected(torch.full((3, 2), -1))
+    for mask in (nothing & other, other & nothing, nothing | other, ~nothing & other):
+        answers_match(mask, grid, lambda batch, row, column: False)
+
+
+def test_only_masks_combine():
+    with pytest.raises(DtypeError, match=r"^And must be made of masks: got int\. Pass a mask, such as Causal\(\)\.$"):
+        And(Causal(), 3)  # type: ignore[arg-type]
+    with pytest.raises(DtypeError, match=r"^Not must be made of masks: got Tensor\. Wrap it in Allowed\(tensor\)\.$"):
+        Not(torch.ones(2, 2, dtype=torch.bool))  # type: ignore[arg-type]
+    for kind in (And, Or):
+        with pytest.raises(OptionError, match=rf"^{kind.__name__} must have masks: got none\. Pass those to combine"):
+            kind()
+
+
+def test_batch_sizes_that_clash_are_named_by_the_mask_that_does_not_fit():
+    with pytest.raises(ShapeError, match=r"`lengths` of Padding must have batch axes that line up with \(2,\)"):
+        (Padding([1, 2]) & Padding([1, 2, 3])).density(4)
 
 
 def test_every_part_is_checked():

@@ -43,3 +43,8 @@ def test_cover_of_a_million_by_a_million_is_immediate(small_memory):
     assert NotSelf().cover(grid.rows, grid.columns, grid) is Cover.SOME
     assert NotSelf().cover(range(64), range(64, 1_000_000), grid) is Cover.ALL
     assert NotSelf().any_allowed(range(64), grid).all()
+
+
+@pytest.mark.parametrize("far", [10**19, -(10**19), 2**63 - 1])
+def test_an_offset_beyond_all_keys_excludes_nobody(answers_match, far):
+    answers_match(NotSelf(align=far), Grid((), 4, 3), lambda batch, row, column: True)

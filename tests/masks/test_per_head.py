@@ -98,6 +98,8 @@ def test_there_must_be_one_mask_for_each_head():
         PerHead([Causal()]).check(Grid((), 4, 4))
     with pytest.raises(OptionError, match="`masks` of PerHead must not be empty"):
         PerHead([])
+    with pytest.raises(DtypeError, match=r"^`masks` of PerHead must be a list of masks: got Causal\. Pass one mask"):
+        PerHead(Causal())  # type: ignore[arg-type]
     with pytest.raises(DtypeError, match=r"must be masks: got Tensor\. Wrap a bool tensor in Allowed\(tensor\)"):
         PerHead([torch.ones(2, 2)])  # type: ignore[list-item]
 

@@ -115,3 +115,10 @@ def test_a_row_costs_what_it_draws_at_a_million(small_memory):
     assert indices.shape == (64, 32)
     columns = indices[:, :3]
     assert mask.allows(torch.arange(999_936, 1_000_000)[:, None], columns, grid).all()
+
+
+def test_integers_of_numpy_are_integers():
+    np = pytest.importorskip("numpy")
+    mask = RandomKeys(np.int64(2), seed=np.uint32(7))
+    assert repr(mask) == "RandomKeys(per_query=2, seed=7)"
+    assert mask.picture(4, 8) == RandomKeys(2, seed=7).picture(4, 8)

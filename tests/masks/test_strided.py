@@ -61,3 +61,13 @@ def test_long_strides_cost_what_they_select_at_a_million(small_memory):
     assert indices.shape == (64, 100)
     assert indices[3].tolist() == list(range(3, 1_000_000, 10_000))
     assert mask.any_allowed(grid.rows, grid).all()
+
+
+def test_an_offset_beyond_all_keys_still_counts_in_strides(answers_match):
+    far = 3 * 10**19 + 1
+    answers_match(Strided(3, align=far), Grid((), 4, 5), lambda batch, row, column: (row + 1 - column) % 3 == 0)
+
+
+def test_a_stride_must_fit_an_integer_of_the_machine():
+    with pytest.raises(OptionError, match=r"`stride` of Strided must be at most 4611686018427387904: got 1000"):
+        Strided(10**30)

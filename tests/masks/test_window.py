@@ -79,3 +79,20 @@ def test_a_narrow_window_costs_its_width_at_a_million(small_memory):
     assert indices.shape == (64, 129)
     assert indices[3].tolist() == list(range(499_875, 500_004))
     assert mask.density(1_000_000) == (129 * 1_000_000 - 128 * 129 / 2) / 1e12
+
+
+@pytest.mark.parametrize("far", [10**19, 10**30, 2**63 - 1])
+def test_a_window_may_be_wider_than_any_number_of_keys(answers_match, far):
+    grid = Grid((), 4, 5)
+    answers_match(Window(far, 0, align=1), grid, lambda batch, row, column: column <= row + 1, sharp=True)
+    answers_match(Window(0, far, align=1), grid, lambda batch, row, column: column >= row + 1, sharp=True)
+    answers_match(Window(far, far, align=-far), grid, lambda batch, row, column: column <= row, sharp=True)
+    offsets = torch.tensor([-1, 2])
+    answers_match(Window(far, 0, align=offsets), Grid((2,), 4, 5), lambda b, i, j: j <= i + offsets[b[0]])
+
+
+def test_integers_of_numpy_are_integers(answers_match):
+    np = pytest.importorskip("numpy")
+    mask = Window(np.int64(1), np.int32(0))
+    assert repr(mask) == "Window(before=1, after=0)"
+    answers_match(mask, Grid((), 4, 4), lambda batch, row, column: 0 <= row - column <= 1, sharp=True)
