@@ -52,7 +52,7 @@ def read_csv(path: Path, wanted: list[str], usual: str, check: Callable[[list[st
         try:
             return arrow_csv.read_csv(path, parse_options=parse, convert_options=convert)
         except arrow.ArrowInvalid:
-            # A type is judged by the first block: integers there and 3.5 later. Judge by the whole file instead.
+            # A record that is longer than a block: let the whole file be one.
             whole = arrow_csv.ReadOptions(block_size=min(max(_length(path, arrow), 1), _LARGEST_BLOCK))
             return arrow_csv.read_csv(path, read_options=whole, parse_options=parse, convert_options=convert)
 
@@ -85,7 +85,8 @@ def find_delimiter(sample: str, usual: str) -> str:
         lengths = [len(record) for record in _records(sample, delimiter) if record]
         return len(set(lengths)) == 1 and lengths[0] > 1, lengths[0] if lengths else 0
 
-    return max([usual, *DELIMITERS], key=judged)
+    best: str = max([usual, *DELIMITERS], key=judged)
+    return best
 
 
 def _records(sample: str, delimiter: str, most: int = 100) -> list[list[str]]:
