@@ -12,7 +12,8 @@ import typer.core
 
 from regard import __version__
 from regard.cli import ask, doctor, tour
-from regard.cli.console import log
+from regard.cli.arguments import CommandWithNumbers
+from regard.cli.console import ends_with_its_reader, log
 from regard.errors import RegardError
 
 EXAMPLES = """\
@@ -22,19 +23,25 @@ EXAMPLES = """\
   regard doctor --json                                 for a bug report
 
 [bold]Exit codes[/bold]
-  0 done · 1 a mistake in the data · 2 a mistake in the usage · 130 interrupted
+  0 done · 1 a mistake in the data · 2 a mistake in the usage
+  130 interrupted · 141 the reader of the output has left
 """
 
 
 class RegardGroup(typer.core.TyperGroup):
     """The commands of `regard`, in which a user's mistake is one line on stderr and never a traceback."""
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with ends_with_its_reader():  # --help and --version are shown here.
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with ends_with_its_reader():
+                return super().invoke(ctx)
         except RegardError as error:
             message = " ".join(str(error).split())
-            log.print(f"error: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
+            log.print(f"error: {message}", style="red", markup=False, soft_wrap=True)
             raise typer.Exit(1) from error
 
 
@@ -66,7 +73,7 @@ def regard(
 
 
 app.command("tour", epilog=tour.EXAMPLES)(tour.tour)
-app.command("ask", epilog=ask.EXAMPLES)(ask.ask)
+app.command("ask", cls=CommandWithNumbers, epilog=ask.EXAMPLES)(ask.ask)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from regard import Database, Entmax, Gaussian, OneHot, Sigmoid, Softmax, Sparsemax, TopK, Uniform
 from regard.cli import app
+from regard.weights.base import Weights
 
 pytest.importorskip("pyarrow")
 
@@ -34,7 +37,7 @@ def grades(tmp_path: Path) -> str:
     return str(path)
 
 
-def ask(*arguments: str, text: str | None = None) -> Any:
+def ask(*arguments: str, text: str | bytes | None = None) -> Any:
     return CliRunner().invoke(app, ["ask", *arguments], input=text)
 
 
@@ -140,21 +143,25 @@ def test_a_score_is_named(grades: str, score: str, keys: set[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "count"),
+    ("weights", "rule", "count"),
     [
-        ("one-hot", 1),
-        ("onehot", 1),
-        ("top-k:2", 2),
-        ("softmax:2", 6),
-        ("uniform", 6),
-        ("sparsemax", None),
-        ("entmax:1.5", None),
-        ("sigmoid", 6),
+        ("one-hot", OneHot(), 1),
+        ("onehot", OneHot(), 1),
+        ("top-k:2", TopK(2), 2),
+        ("softmax:2", Softmax(2.0), 6),
+        ("uniform", Uniform(), 6),
+        ("sparsemax", Sparsemax(), 3),
+        ("entmax:1.5", Entmax(1.5), 4),
+        ("entmax:3", Entmax(3.0), 3),
+        ("sigmoid", Sigmoid(), 6),
     ],
 )
-def test_a_rule_is_named(grades: str, weights: str, count: int | None) -> None:
-    (answer,) = answers(grades, "-k", "gpa", "-v", "salary", "3.5", "--weights", weights)
-    assert len(answer["rows"]) == (count or len(answer["rows"]))
+def test_a_rule_is_named(grades: str, weights: str, rule: Weights, count: int) -> None:
+    options = ("-k", "gpa", "-v", "salary", "3.5", "--score", "gaussian:0.25")
+    (answer,) = answers(grades, *options, "--weights", weights)
+    database = Database.from_table(grades, key="gpa", value="salary")
+    assert answer == database.attend(3.5, score=Gaussian(0.25), weights=rule, top=10).as_dict()
+    assert len(answer["rows"]) == count
 
 
 def test_a_score_for_each_column(grades: str) -> None:
@@ -183,6 +190,11 @@ def test_exact_says_on_stderr_that_there_are_more(grades: str) -> None:
     assert answer == {"query": "physics", "value": "Jane Roe", "values": ["Jane Roe", "Ann Poe"]}
 
 
+def test_exact_json_holds_the_question_too(grades: str) -> None:
+    read = json.loads(ask(grades, "-k", "name", "-v", "major", "--exact", "John Doe", "--json").stdout)
+    assert (read["table"], read["key"], read["value"]) == (grades, ["name"], ["major"])
+
+
 def test_dates_are_written_as_dates(grades: str) -> None:
     assert ask(grades, "-k", "name", "-v", "joined", "--exact", "John Doe").stdout == "2020-01-01\n"
     (answer,) = answers(grades, "-k", "joined", "-v", "salary", "2020-01-20", "--score", "boxcar:20")
@@ -207,6 +219,33 @@ def test_a_header_on_standard_input_says_the_order(grades: str) -> None:
     assert [answer["query"] for answer in alone] == [3.5]
 
 
+def test_a_byte_order_mark_on_standard_input_is_no_part_of_the_header(grades: str) -> None:
+    found = answers(grades, "-k", "gpa", "-v", "salary", "-", text="\ufeffgpa,name\r\n3.5,x\r\n")
+    assert [answer["query"] for answer in found] == [3.5]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_standard_input_may_have_another_delimiter(grades: str, delimiter: str) -> None:
+    wanted = [{"gpa": 3.5, "major": "physics"}, {"gpa": 3.0, "major": "law"}]
+    header, rows = "major,gpa\n".replace(",", delimiter), "physics,3.5\nlaw,3.0\n".replace(",", delimiter)
+    found = answers(grades, "-k", "gpa", "-k", "major", "-v", "salary", "-", text=header + rows)
+    assert [answer["query"] for answer in found] == wanted
+    rows = "3.5,physics\n3.0,law\n".replace(",", delimiter)
+    found = answers(grades, "-k", "gpa", "-k", "major", "-v", "salary", "-", text=rows)
+    assert [answer["query"] for answer in found] == wanted
+
+
+def test_a_line_break_within_quotes_on_standard_input_is_part_of_the_query(tmp_path: Path) -> None:
+    path = tmp_path / "places.csv"
+    path.write_text('name,city,size\n"Doe, John","New\nYork",3\nAnn,Oslo,1\n')
+    options = ("-v", "size", "--exact")
+    assert ask(str(path), "-k", "city", *options, "-", text='"New\nYork"\nOslo\n').stdout == "3\n1\n"
+    text = 'city,name\n"New\nYork","Doe, John"\n'
+    assert ask(str(path), "-k", "name", "-k", "city", *options, "-", text=text).stdout == "3\n"
+    # One key column needs no quotes around a comma.
+    assert ask(str(path), "-k", "name", *options, "-", text="Doe, John\nAnn\n").stdout == "3\n1\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -214,23 +253,6 @@ def test_a_header_on_standard_input_says_the_order(grades: str) -> None:
         (["-k", "gpa", "-v", "salary", "abc"], "`gpa` must be a number: got 'abc'. Ask with numbers."),
         (["-k", "gpa", "-v", "salary", "--exact", "3.55"], "got 3.55. The nearest keys are 3.5, 3.6, 3.4."),
         (["-k", "gpa", "-k", "major", "-v", "salary", "3.5"], "with commas between them (gpa,major): got '3.5'."),
-        (
-            ["-k", "gpa", "-v", "salary", "3.5", "--score", "gausian:1"],
-            "--score must be one of gaussian, laplacian, boxcar, epanechnikov, triangular, equal, dot, scaled-dot, "
-            "cosine: got 'gausian'. Did you mean 'gaussian'?",
-        ),
-        (["-k", "gpa", "-v", "salary", "3.5", "--score", "gaussian"], "must have a number, as gaussian:0.5: got"),
-        (["-k", "gpa", "-v", "salary", "3.5", "--weights", "top-k"], "must have a number, as top-k:5: got 'top-k'."),
-        (["-k", "gpa", "-v", "salary", "3.5", "--score", "gaussian:x"], "must have a number after the colon: got 'x'."),
-        (
-            ["-k", "gpa", "-v", "salary", "3.5", "--score", "equal:1"],
-            "equal must stand without a number: got 'equal:1'.",
-        ),
-        (
-            ["-k", "gpa", "-v", "salary", "3.5", "--score", "equal", "--score", "gpa=equal"],
-            "Several --score must each name their column, as COLUMN=NAME: got 'equal'.",
-        ),
-        (["-k", "gpa", "-v", "salary", "3.5", "--score", "gaussian:-1"], "must be positive: got -1.0"),
         (["-k", "gpa", "-v", "salary", "3.5", "--weights", "proportional"], "Use Softmax()"),
     ],
 )
@@ -251,7 +273,21 @@ def test_a_table_that_is_not_there_is_a_mistake() -> None:
 def test_standard_input_without_queries_is_a_mistake(grades: str) -> None:
     result = ask(grades, "-k", "gpa", "-v", "salary", "-", text="\n")
     assert result.exit_code == 1
-    assert result.stderr == "error: Standard input must have a query on each line: got nothing.\n"
+    assert result.stderr == (
+        "error: Standard input must have a query on each line: got nothing. Write one, or leave out the -.\n"
+    )
+
+
+def test_standard_input_that_is_not_utf_8_is_a_mistake(grades: str) -> None:
+    result = ask(grades, "-k", "name", "-v", "salary", "-", text="J\xf6rg\n".encode("latin-1"))
+    assert result.exit_code == 1
+    assert result.stderr == "error: Standard input must be UTF-8: got 0xf6. Convert it first.\n"
+
+
+def test_a_name_that_is_misspelt_is_found_before_the_table_is_read() -> None:
+    result = ask("nowhere.csv", "-k", "gpa", "-v", "salary", "3.5", "--weights", "sofmax")
+    assert result.exit_code == 2
+    assert "Did you mean 'softmax'?" in " ".join(result.stderr.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(
@@ -263,6 +299,42 @@ def test_standard_input_without_queries_is_a_mistake(grades: str) -> None:
         (["-k", "gpa", "-v", "salary", "--average", "3.5"], "--average takes every row alike"),
         (["-k", "gpa", "-v", "salary", "--exact", "--score", "equal", "3.5"], "--exact compares keys for equality"),
         (["-k", "gpa", "-v", "salary", "3.5", "--top", "0"], "--top"),
+        (["-k", "gpa", "-v", "salary", "-3", "--tpo", "1"], "No such option: --tpo"),
+        (
+            ["-k", "gpa", "-v", "salary", "3.5", "--score", "gausian:1"],
+            "--score must be one of gaussian, laplacian, boxcar, epanechnikov, triangular, equal, dot, scaled-dot, "
+            "cosine: got 'gausian'. Did you mean 'gaussian'?",
+        ),
+        (["-k", "gpa", "-v", "salary", "3.5", "--weights", "best"], "sigmoid: got 'best'. Choose one of those."),
+        (
+            ["-k", "gpa", "-v", "salary", "3.5", "--score", "gaussian"],
+            "must have a number: got 'gaussian'. Write it as gaussian:0.5.",
+        ),
+        (
+            ["-k", "gpa", "-v", "salary", "3.5", "--weights", "top-k"],
+            "must have a number: got 'top-k'. Write it as top-k:5.",
+        ),
+        (
+            ["-k", "gpa", "-v", "salary", "3.5", "--weights", "top-k:1.5"],
+            "must have a whole number after the colon: got '1.5'. Write it as top-k:5.",
+        ),
+        (
+            ["-k", "gpa", "-v", "salary", "3.5", "--score", "gaussian:x"],
+            "must have a number after the colon: got 'x'. Write it as gaussian:0.5.",
+        ),
+        (
+            ["-k", "gpa", "-v", "salary", "3.5", "--score", "equal:1"],
+            "equal must stand without a number: got 'equal:1'. Write equal.",
+        ),
+        (
+            ["-k", "gpa", "-v", "salary", "3.5", "--score", "equal", "--score", "gpa=equal"],
+            "several --score must each name their column: got 'equal'. Write it as COLUMN=equal.",
+        ),
+        (
+            ["-k", "gpa", "-v", "salary", "3.5", "--score", "gpa=gaussian:.1", "--score", "gpa=boxcar:1"],
+            "a column must have one --score: got two for 'gpa'. Leave out one of them.",
+        ),
+        (["-k", "gpa", "-v", "salary", "3.5", "--score", "gaussian:-1"], "must be positive: got -1.0"),
     ],
 )
 def test_a_misspelt_command_is_status_2(grades: str, arguments: list[str], text: str) -> None:
@@ -271,8 +343,53 @@ def test_a_misspelt_command_is_status_2(grades: str, arguments: list[str], text:
     assert text in " ".join(result.stderr.replace("│", " ").split())
 
 
-def test_a_negative_number_is_asked_after_two_dashes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-k", "degrees", "-v", "rain", "--exact", "--", "-5"],
+        ["-k", "degrees", "-v", "rain", "--exact", "-5"],
+        ["-5", "-k", "degrees", "--exact", "-v", "rain"],
+        ["-5", "-kdegrees", "--value=rain", "--exact"],
+    ],
+    ids=" ".join,
+)
+def test_a_negative_number_is_a_query(tmp_path: Path, arguments: list[str]) -> None:
     path = tmp_path / "weather.csv"
     path.write_text("degrees,rain\n-5,1\n0,2\n5,3\n")
-    result = ask(str(path), "-k", "degrees", "-v", "rain", "--exact", "--", "-5")
-    assert result.stdout == "1\n"
+    result = ask(str(path), *arguments)
+    assert (result.stdout, result.stderr) == ("1\n", "")
+
+
+def test_negative_numbers_and_others_keep_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "weather.csv"
+    path.write_text("degrees,wind,rain\n-5,-1,1\n0,2,2\n-.5,3,3\n")
+    several = ask(str(path), "0", "-.5", "-k", "degrees", "-v", "rain", "-5", "--exact")
+    assert several.stdout == "2\n3\n1\n"
+    (answer,) = answers(str(path), "-k", "degrees", "-k", "wind", "-v", "rain", "-5,-1")
+    assert answer["query"] == {"degrees": -5, "wind": -1}
+
+
+def test_text_is_printed_as_it_stands_in_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text("name,mood\n[bold]Ann,:smile: é\n:bug:,x\n")
+    (answer,) = answers(str(path), "-k", "name", "-v", "mood", "--exact", "[bold]Ann")
+    assert answer["value"] == ":smile: é"
+    assert ask(str(path), "-k", "name", "-v", "mood", "[bold]Ann").stdout.startswith("name = [bold]Ann → :smile: é")
+    assert "The nearest key is ':bug:'." in ask(str(path), "-k", "name", "-v", "mood", "--exact", ":bugs:").stderr
+
+
+@pytest.mark.parametrize("name", ["[red]a.csv", "[-b].csv", ":smile:.csv"])
+def test_a_table_may_have_any_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("a,b\n1,2\n")
+    result = ask(str(tmp_path / name), "-k", "a", "-v", "b", "--exact", "1", "--json")
+    assert json.loads(result.stdout)["table"] == str(tmp_path / name)
+
+
+@pytest.mark.parametrize("columns", [50, 60])
+def test_numbers_are_whole_in_a_narrow_terminal(grades: str, columns: int) -> None:
+    command = [sys.executable, "-m", "regard", "ask", grades, "-k", "gpa", "-v", "salary", "3.5"]
+    environment = {**os.environ, "COLUMNS": str(columns)}
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    assert max(map(len, printed.splitlines())) <= columns
+    assert {"70,000", "69,000", "72,500"} <= set(printed.split())
+    assert "…" not in printed

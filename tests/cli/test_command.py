@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli import app, doctor
+from regard.cli.console import print_json
 from regard.errors import TableError
 
 
@@ -76,6 +79,11 @@ def test_a_user_s_mistake_is_one_line_on_stderr(monkeypatch: pytest.MonkeyPatch)
     assert result.stderr == "error: `key` must be a column: got [gpa].\n"
 
 
+def test_a_mistake_is_quoted_as_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "examine", raising(TableError("got ':smile:' and [bold].")))
+    assert CliRunner().invoke(app, ["doctor"]).stderr == "error: got ':smile:' and [bold].\n"
+
+
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "examine", raising(ZeroDivisionError()))
     assert isinstance(CliRunner().invoke(app, ["doctor"]).exception, ZeroDivisionError)
@@ -95,6 +103,38 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["ask", "--help"], ["--version"], ["doctor"], ["doctor", "--json"]], ids=" ".join
+)
+def test_every_command_ends_alike_when_its_reader_has_left(arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "regard", *arguments]
+    try:
+        result = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(write)
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+def test_an_exact_answer_ends_alike_when_its_reader_has_left(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "regard", "ask", "t.csv", "-k", "a", "-v", "b", "--exact", "1"]
+    try:
+        result = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+    finally:
+        os.close(write)
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+def test_json_has_no_word_for_what_is_not_a_number() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        print_json({"value": float("nan")})
 
 
 def test_threads_do_not_spin_on_a_busy_machine() -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from regard.cli.console import DataConsole, print_json
+from regard.cli.console import print_json
 
 EXAMPLES = """\
 [bold]Examples[/bold]
@@ -32,7 +33,7 @@ def tour(
     if as_json:
         print_json({stop.name: stop.measure() for stop in STOPS})
         return
-    page = DataConsole(width=WIDTH, highlight=False, color_system=None if plain else "auto")
+    page = Console(width=WIDTH, highlight=False, emoji=False, color_system=None if plain else "auto")
     page.print(welcome())
     for number, stop in enumerate(STOPS, start=1):
         page.print(show(number, stop))

@@ -29,7 +29,7 @@ def measure() -> Numbers:
         for name, formula, score, mask in six:
             a = weigh(q, k, v, score=score, mask=mask, weights=Raw()).dense()[0]
             α = weigh(q, k, v, score=score, mask=mask).dense()[0]
-            seen = SELECTED if mask else range(N_KEYS)
+            seen = range(N_KEYS) if mask is None else SELECTED
             row = [a[i].item() if i in seen else None for i in range(N_KEYS)]
             scores.append({"name": name, "formula": formula, "scores": row, "weights": α.tolist()})
     return {"dim": DIM, "selected": SELECTED, "scores": scores}
