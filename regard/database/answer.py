@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import torch
 from torch import Tensor
 
+from regard.database.entries import is_missing, plain
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -143,18 +145,30 @@ class Answers(Sequence[Answer]):
 
 def jsonable(entry: Any) -> Any:
     """An entry in plain types that JSON can hold."""
+    entry = plain(entry)
+    if is_missing(entry) or (isinstance(entry, float) and not math.isfinite(entry)):
+        return None  # JSON has no word for it
     if isinstance(entry, dict):
-        return {key if isinstance(key, str) else str(jsonable(key)): jsonable(each) for key, each in entry.items()}
+        return dict(zip(_json_names(entry), map(jsonable, entry.values()), strict=True))
     if isinstance(entry, list | tuple):
         return [jsonable(each) for each in entry]
-    if isinstance(entry, Tensor):
-        return entry.tolist()
     if isinstance(entry, date):
         return entry.isoformat()
     if isinstance(entry, timedelta):
         return entry / timedelta(days=1)
-    if isinstance(entry, float) and not math.isfinite(entry):
-        return None  # JSON has no word for it
-    if entry is None or isinstance(entry, bool | int | float | str):
+    if isinstance(entry, bool | int | float | str):
         return entry
     return str(entry)
+
+
+def _json_names(entry: dict[Any, Any]) -> list[str]:
+    """The keys of a dict as texts that are all different: where 1 and "1" are both there, the number is "int 1"."""
+    taken = {key for key in entry if isinstance(key, str)}
+    names = []
+    for key in entry:
+        name = key if isinstance(key, str) else str(jsonable(key))
+        while not isinstance(key, str) and name in taken:
+            name = f"{type(key).__name__} {name}"
+        taken.add(name)
+        names.append(name)
+    return names

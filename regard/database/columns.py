@@ -10,43 +10,17 @@ A missing entry is None, NaN, NaT or an infinity. The rule for missing entries i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import Any, ClassVar, Literal, Protocol
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from regard.database.entries import EPOCH, Entries, days_of, hashable, is_missing, plain
 from regard.errors import OptionError
 
 TimeKind = Literal["date", "moment", "duration"]
-
-EPOCH = datetime(1970, 1, 1)
-DAY = timedelta(days=1)
-
-
-class Entries(Protocol):
-    """The entries of a column as the user wrote them."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, row: int, /) -> Any: ...
-    def __iter__(self) -> Iterator[Any]: ...
-
-
-class TensorEntries:
-    """The entries of a tensor: numbers, or tuples of numbers."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-
-    def __len__(self) -> int:
-        return len(self.tensor)
-
-    def __getitem__(self, row: int, /) -> Any:
-        return plain(self.tensor[row])
-
-    def __iter__(self) -> Iterator[Any]:
-        return (tuple(entry) if isinstance(entry, list) else entry for entry in self.tensor.tolist())
 
 
 class Column:
@@ -115,7 +89,7 @@ class NumberColumn(Quantity):
             entry = _number_in(entry)
         try:
             number = float(entry)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise OptionError(
@@ -154,6 +128,11 @@ class TimeColumn(Quantity):
         if isinstance(entry, str):
             entry = self._parse(entry)
         days = days_of(entry, self.zone) if not is_missing(entry) else None
+        if isinstance(entry, datetime) and entry.tzinfo is not None and self.zone is None:
+            raise OptionError(
+                f"`{self.name}` must be a {self.time_kind} without a time zone, as the others are: got {entry} in "
+                f"{entry.tzinfo}. Ask with .replace(tzinfo=None), in the zone that the column is in."
+            )
         if days is None or isinstance(entry, timedelta) != (self.time_kind == "duration"):
             example = {"date": "2024-01-31", "moment": "2024-01-31T12:00:00", "duration": "timedelta(days=2)"}[
                 self.time_kind
@@ -197,7 +176,7 @@ class VectorColumn(Quantity):
         numbers = plain(entry)
         try:
             vector = [float(number) for number in numbers]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             vector = []
         if len(vector) != self.dim or not all(map(math.isfinite, vector)):
             raise OptionError(
@@ -242,53 +221,6 @@ class OtherColumn(Column):
     """Entries that can be neither compared nor pooled: they can only be ranked."""
 
     kind = "other"
-
-
-def plain(entry: Any) -> Any:
-    """An entry as a plain Python object: scalars of torch, NumPy and Arrow unwrapped, vectors as tuples."""
-    if isinstance(entry, Tensor):
-        entry = entry.tolist()
-        return tuple(entry) if isinstance(entry, list) else entry
-    module = type(entry).__module__.partition(".")[0]
-    if module == "numpy":
-        if type(entry).__name__ in ("datetime64", "timedelta64"):
-            # Nanoseconds would come out as a bare integer.
-            entry = entry.astype(f"{type(entry).__name__}[us]")
-        entry = entry.tolist()
-        return tuple(entry) if isinstance(entry, list) else entry
-    if module == "pyarrow" and hasattr(entry, "as_py"):
-        return entry.as_py()
-    return entry
-
-
-def hashable(entry: Any) -> Any:
-    """An entry in the form under which exact lookup knows it."""
-    entry = plain(entry)
-    return tuple(entry) if isinstance(entry, list) else entry
-
-
-def is_missing(entry: Any) -> bool:
-    """True for None, NaN, NaT and pandas.NA."""
-    if entry is None or type(entry).__name__ in ("NaTType", "NAType"):
-        return True
-    return isinstance(entry, float) and entry != entry
-
-
-def days_of(entry: Any, zone: tzinfo | None) -> float | None:
-    """A date, moment or duration in days; None for anything else. A moment without a zone is taken to be in `zone`."""
-    if isinstance(entry, timedelta):
-        return entry / DAY
-    if isinstance(entry, datetime):
-        if (entry.tzinfo is None) != (zone is None):
-            if zone is None:
-                return None
-            entry = entry.replace(tzinfo=zone)
-        if entry.tzinfo is not None:
-            entry = entry.astimezone(UTC).replace(tzinfo=None)
-        return float((entry - EPOCH) / DAY)
-    if isinstance(entry, date):
-        return days_of(datetime(entry.year, entry.month, entry.day), zone)
-    return None
 
 
 def _number_in(text: str) -> Any:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from regard.database.answer import Answer, Answers
 from regard.database.asking import Asker
-from regard.database.columns import Entries, names
-from regard.database.inference import columns_from
+from regard.database.columns import names
+from regard.database.entries import Entries
+from regard.database.inference import check_aligned, columns_from, listed_entries
 from regard.database.lookup import KeyIndex
 from regard.database.messages import missing_key
 from regard.database.pairs import Pairs
 from regard.database.queries import read_queries
 from regard.database.render import Report, as_html, as_rich, as_text, pairs_report
 from regard.database.similarity import ScoreLike
-from regard.database.tables import read_table
+from regard.database.tables import Name, Names, read_table
 from regard.database.texts import read_text
 from regard.weights import Weights
 
@@ -50,7 +51,9 @@ class Database:
     """
 
     def __init__(self, keys: Any, values: Any, *, index: Entries | None = None) -> None:
-        self._pairs = Pairs(columns_from(keys, "key"), columns_from(values, "value"), index)
+        check_aligned(keys, values)
+        labels = None if index is None else listed_entries(index)
+        self._pairs = Pairs(columns_from(keys, "key"), columns_from(values, "value"), labels)
 
     @classmethod
     def _of(cls, pairs: Pairs) -> Database:
@@ -69,9 +72,7 @@ class Database:
         return cls(list(pairs.keys()), list(pairs.values()))
 
     @classmethod
-    def from_table(
-        cls, table: Any, *, key: str | Sequence[str], value: str | Sequence[str], index: str | None = None
-    ) -> Database:
+    def from_table(cls, table: Any, *, key: Names, value: Names, index: Name | None = None) -> Database:
         """A database of the rows of a table.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -16,15 +16,11 @@ from regard.database.columns import (
     Column,
     NumberColumn,
     OtherColumn,
-    TensorEntries,
     TimeColumn,
     TimeKind,
     VectorColumn,
-    days_of,
-    hashable,
-    is_missing,
-    plain,
 )
+from regard.database.entries import TensorEntries, days_of, hashable, is_missing, plain
 from regard.errors import OptionError, ShapeError
 
 
@@ -44,6 +40,23 @@ def columns_from(data: Any, name: str) -> tuple[Column, ...]:
     return (column_from(name, data),)
 
 
+def check_aligned(keys: Any, values: Any) -> None:
+    """Raise where pandas would pair keys and values by their labels, and we would pair them by position."""
+    columns = [column for side in (keys, values) for column in (side.values() if isinstance(side, Mapping) else [side])]
+    indexes = [
+        each.index
+        for each in columns
+        if type(each).__module__.partition(".")[0] == "pandas" and type(each).__name__ == "Series"
+    ]
+    for index in indexes[1:]:
+        if not indexes[0].equals(index):
+            raise ShapeError(
+                f"`keys` and `values` that are pandas Series must have the same index, in the same order: got "
+                f"{list(indexes[0][:3])}… and {list(index[:3])}…. Align them with .reindex(), or pass .to_numpy() to "
+                f"pair them by position."
+            )
+
+
 def column_from(name: str, data: Any) -> Column:
     """A column of the kind that its entries show.
 
@@ -54,19 +67,33 @@ def column_from(name: str, data: Any) -> Column:
         'text'
     """
     if isinstance(data, Tensor):
-        return _from_tensor(name, data)
+        # A copy: what is done to the tensor later is not done to the database.
+        return _from_tensor(name, data.detach().clone())
     if isinstance(data, str | bytes) or not hasattr(data, "__len__"):
         if hasattr(data, "__iter__") and not isinstance(data, str | bytes):
             return column_from(name, list(data))
-        raise OptionError(
-            f"`{name}` must be a sequence of entries: got {type(data).__name__}. Pass a list, a tensor or an array."
-        )
+        raise _no_sequence(name, type(data).__name__)
+    if getattr(data, "ndim", 1) == 0:
+        raise _no_sequence(name, f"a {type(data).__name__} with no axis")
+    if str(getattr(data, "dtype", "")).startswith("period["):
+        return _from_sequence(name, _periods(data))
     if type(data).__module__.partition(".")[0] == "numpy" and data.dtype.kind in "fiub" and data.ndim in (1, 2):
         return _from_tensor(name, torch.from_numpy(data.astype(data.dtype.newbyteorder("="), copy=True)))
-    return _from_sequence(name, _listed(data))
+    return _from_sequence(name, listed_entries(data))
 
 
-def _listed(data: Any) -> list[Any]:
+def _no_sequence(name: str, got: str) -> OptionError:
+    return OptionError(f"`{name}` must be a sequence of entries: got {got}. Pass a list, a tensor or an array.")
+
+
+def _periods(data: Any) -> list[Any]:
+    """The periods of pandas by their first moment; as dates, where that is always a midnight."""
+    starts = [None if is_missing(period) else plain(period) for period in list(data)]
+    midnight = all(start is None or start.time() == time.min for start in starts)
+    return [start.date() if midnight and start is not None else start for start in starts]
+
+
+def listed_entries(data: Any) -> list[Any]:
     """The entries of any sequence as plain Python objects."""
     if type(data).__module__.partition(".")[0] == "numpy" and data.dtype.kind in "Mm":
         # Nanoseconds would come out as bare integers.
@@ -114,8 +141,15 @@ def _from_sequence(name: str, entries: list[Any]) -> Column:
 
 
 def _numbers(entries: Sequence[Any]) -> Tensor:
-    numbers = [float("nan") if is_missing(entry) else float(entry) for entry in entries]
+    numbers = [float("nan") if is_missing(entry) else _number(entry) for entry in entries]
     return torch.tensor(numbers, dtype=torch.float64).unsqueeze(-1)
+
+
+def _number(entry: Any) -> float:
+    try:
+        return float(entry)
+    except OverflowError:
+        return float("inf")  # beyond floats: as an infinity, it counts as missing
 
 
 def _times(name: str, entries: list[Any], kind: TimeKind) -> Column:
@@ -125,7 +159,8 @@ def _times(name: str, entries: list[Any], kind: TimeKind) -> Column:
             f"`{name}` must have a time zone in every moment or in none: got both. "
             f"Use .replace(tzinfo=...) on the naive ones."
         )
-    zone = next(iter(zones), None)
+    # Moments of several zones have no zone in common: their mean is told in UTC.
+    zone = next(iter(zones), None) if len(zones) < 2 else UTC
     days = [None if is_missing(entry) else days_of(entry, zone) for entry in entries]
     numbers = torch.tensor([float("nan") if each is None else each for each in days], dtype=torch.float64)
     return TimeColumn(name, entries, numbers.unsqueeze(-1), kind, zone)
@@ -141,7 +176,7 @@ def _are_vectors(present: Sequence[Any]) -> bool:
 
 def _vectors(name: str, entries: list[Any], dim: int) -> Column:
     blank = [float("nan")] * dim
-    numbers = [blank if is_missing(entry) else [float(each) for each in entry] for entry in entries]
+    numbers = [blank if is_missing(entry) else [_number(each) for each in entry] for entry in entries]
     rows = [None if is_missing(entry) else tuple(entry) for entry in entries]
     return VectorColumn(name, rows, torch.tensor(numbers, dtype=torch.float64))
 

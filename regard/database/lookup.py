@@ -9,17 +9,8 @@ from typing import Any
 
 import torch
 
-from regard.database.columns import (
-    CategoryColumn,
-    Column,
-    NumberColumn,
-    Quantity,
-    TimeColumn,
-    VectorColumn,
-    hashable,
-    is_missing,
-    plain,
-)
+from regard.database.columns import CategoryColumn, Column, NumberColumn, Quantity, TimeColumn, VectorColumn
+from regard.database.entries import hashable, is_missing, plain
 from regard.database.spelling import closest
 from regard.errors import OptionError
 
@@ -37,7 +28,7 @@ class KeyIndex:
         """The first row with that key."""
         column = self.columns[0]
         if len(self.columns) == 1 and isinstance(column, CategoryColumn):
-            code = column.code(key)
+            code = column.code(self._entries(key)[0])
             return int(self._first_of_code[code]) if code >= 0 else None
         try:
             return self._first.get(self._form(self._entries(key)))
@@ -171,7 +162,9 @@ def has_entry(column: Column, entry: Any) -> bool:
         return column.code(entry) >= 0
     if isinstance(column, Quantity) and (isinstance(column, TimeColumn) or not isinstance(entry, str)):
         try:
-            return bool(_equal_rows(column, entry).any())
+            rows: list[int] = _equal_rows(column, entry).nonzero().flatten().tolist()
+            # Integers beyond 2⁵³ are equal as floats: compare the entries themselves.
+            return any(exact(column, column.entries[row]) == exact(column, entry) for row in rows)
         except OptionError:
             return False
     return False

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard.database.answer import Row
-from regard.database.columns import CategoryColumn, Column, names, plain
+from regard.database.columns import CategoryColumn, Column, names
 from regard.database.encoding import UNKNOWN
+from regard.database.entries import plain
 from regard.database.lookup import has_entry, nearest
 from regard.database.queries import Query
 from regard.errors import MissingKey

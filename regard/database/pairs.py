@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.database.answer import Labels
-from regard.database.columns import Column, Entries, OtherColumn, names
+from regard.database.columns import Column, OtherColumn, names
+from regard.database.entries import Entries
 from regard.errors import OptionError, ShapeError
 
 
@@ -37,7 +38,10 @@ class Pairs:
                 f"Pass one value for each key."
             )
         if index is not None and len(index) != n_keys:
-            raise ShapeError(f"`index` must have one label for each row: got {len(index)} labels and {n_keys} rows.")
+            raise ShapeError(
+                f"`index` must have one label for each row: got {len(index)} labels and {n_keys} rows. "
+                f"Pass as many labels as keys, or leave `index` out to number the rows."
+            )
         for column in keys:
             if isinstance(column, OtherColumn):
                 kind = next((type(entry).__name__ for entry in column.entries if entry is not None), "nothing")

@@ -7,8 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.database.columns import CategoryColumn, Column, VectorColumn, is_missing, names, plain
+from regard.database.columns import CategoryColumn, Column, VectorColumn, names
 from regard.database.encoding import UNKNOWN
+from regard.database.entries import is_missing, plain
 from regard.database.spelling import check_names
 from regard.errors import OptionError, ShapeError
 
@@ -28,14 +29,42 @@ def read_queries(query: Any, columns: Sequence[Column]) -> tuple[list[Query], bo
         >>> read_queries({"gpa": [3.4, 3.6], "major": ["physics", "law"]}, columns)
         ([(3.4, 'physics'), (3.6, 'law')], True)
     """
+    frame = _columns_of_frame(query)
+    if frame is not None:
+        return _from_frame(frame, columns), True
     if isinstance(query, Mapping):
         return _from_mapping(query, columns)
     if len(columns) > 1:
         return _from_rows(query, columns)
     column = columns[0]
     if _is_many(query, column):
-        return [_checked((row,), columns) for row in _rows_of(query)], True
+        return [_one(row, columns) for row in _rows_of(query)], True
     return [_checked((query,), columns)], False
+
+
+def _one(row: Any, columns: Sequence[Column]) -> Query:
+    return _from_mapping(row, columns)[0][0] if isinstance(row, Mapping) else _checked((row,), columns)
+
+
+def _columns_of_frame(query: Any) -> dict[str, list[Any]] | None:
+    """The columns of a pandas or polars frame or of an Arrow table; None for anything else."""
+    package, kind = type(query).__module__.partition(".")[0], type(query).__name__
+    if package == "polars" and kind == "LazyFrame":
+        query = query.collect()
+    if package == "pandas" and kind == "DataFrame":
+        return {str(name): query.iloc[:, place].to_list() for place, name in enumerate(query.columns)}
+    if package == "polars" and hasattr(query, "to_dict"):
+        return {str(name): entries for name, entries in query.to_dict(as_series=False).items()}
+    return dict(query.to_pydict()) if package == "pyarrow" and hasattr(query, "to_pydict") else None
+
+
+def _from_frame(frame: Mapping[str, list[Any]], columns: Sequence[Column]) -> list[Query]:
+    """A query for each row of a frame."""
+    check_names(list(frame), names(columns), "A query must name key columns")
+    n_rows = len(next(iter(frame.values()), []))
+    unknown = [UNKNOWN] * n_rows
+    rows = zip(*(frame.get(name, unknown) for name in names(columns)), strict=True)
+    return [_checked(row, columns) for row in rows]
 
 
 def _from_mapping(query: Mapping[Any, Any], columns: Sequence[Column]) -> tuple[list[Query], bool]:

@@ -6,13 +6,14 @@ Files and frames go through pyarrow, which is imported here and only when a tabl
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from regard.database.columns import Column, Entries
+from regard.database.columns import Column
 from regard.database.delimited import read_csv
+from regard.database.entries import Entries
 from regard.database.inference import column_from
 from regard.database.pairs import Pairs
 from regard.database.spelling import check_names, did_you_mean
@@ -23,7 +24,13 @@ PARQUET = {".parquet", ".pq"}
 ARROW = {".arrow", ".feather", ".ipc"}
 
 
-def read_table(source: Any, key: str | Sequence[str], value: str | Sequence[str], index: str | None = None) -> Pairs:
+Name = str | int
+"""What a column is called. A number stands for the text that it is written as."""
+
+Names = Name | Iterable[Name]
+
+
+def read_table(source: Any, key: Names, value: Names, index: Name | None = None) -> Pairs:
     """The key columns, value columns and row labels of a table.
 
     Args:
@@ -33,31 +40,34 @@ def read_table(source: Any, key: str | Sequence[str], value: str | Sequence[str]
         index: the column whose entries name the rows. A pandas frame names them by its own index unless told otherwise.
     """
     keys, values = listed(key, "key"), listed(value, "value")
-    wanted = list(dict.fromkeys([*keys, *values, *([index] if index else [])]))
-    columns, labels, label_name = _columns_of(source, wanted)
-    if index is not None:
-        labels, label_name = columns[index].entries, index
+    named = [] if index is None else [str(index)]
+    columns, labels, label_name = _columns_of(source, list(dict.fromkeys([*keys, *values, *named])))
+    for name in named:
+        labels, label_name = columns[name].entries, name
     return Pairs(tuple(columns[name] for name in keys), tuple(columns[name] for name in values), labels, label_name)
 
 
-def listed(names: str | Sequence[str], role: str) -> list[str]:
+def listed(names: Names, role: str) -> list[str]:
     """One name or several, as a list."""
-    chosen = [names] if isinstance(names, str) else [str(name) for name in names]
+    chosen = [str(names)] if isinstance(names, str | int) else [str(name) for name in names]
     if not chosen:
         raise TableError(f'`{role}` must name at least one column: got none. Pass {role}="column".')
     if len(set(chosen)) < len(chosen):
-        raise TableError(f"`{role}` must name each column once: got {chosen}.")
+        raise TableError(f"`{role}` must name each column once: got {chosen}. Leave out what is repeated.")
     return chosen
 
 
 def _columns_of(source: Any, wanted: list[str]) -> tuple[dict[str, Column], Entries | None, str]:
     """The wanted columns by name, and the table's own row labels with their name."""
     if isinstance(source, Mapping):
-        check_names(wanted, [str(name) for name in source])
-        columns = {name: column_from(name, source[name]) for name in wanted}
+        by_name = {str(name): entries for name, entries in source.items()}
+        check_names(wanted, list(by_name))
+        columns = {name: column_from(name, by_name[name]) for name in wanted}
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise ShapeError(f"The columns of a table must have the same number of rows: got {lengths}.")
+            raise ShapeError(
+                f"The columns of a table must have the same number of rows: got {lengths}. Pass one entry for each row."
+            )
         return columns, None, "row"
     package = type(source).__module__.partition(".")[0]
     if package == "pandas" and hasattr(type(source), "columns"):
@@ -69,7 +79,8 @@ def _columns_of(source: Any, wanted: list[str]) -> tuple[dict[str, Column], Entr
     elif package == "polars" and hasattr(source, "collect_schema"):
         check_names(wanted, source.collect_schema().names())
         needs_pyarrow("reading a polars frame")
-        chosen = source.select(wanted)
+        # By selectors: select("^a.*$") would take every column that begins with a.
+        chosen = source.select(importlib.import_module("polars.selectors").by_name(*wanted))
         table = (chosen.collect() if hasattr(chosen, "collect") else chosen).to_arrow()
     elif hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         table = needs_pyarrow("reading an Arrow table").table(source)
@@ -87,17 +98,21 @@ def _pandas_columns(frame: Any, wanted: list[str]) -> tuple[dict[str, Column], E
 
     arrow = needs_pyarrow("reading a pandas frame")
     by_name = {str(name): name for name in frame.columns}
-    levels = [str(name) for name in frame.index.names if name is not None]
+    levels = {str(name): name for name in frame.index.names if name is not None}
     check_names(wanted, [*by_name, *levels])
     columns: dict[str, Column] = {}
     for name in wanted:
-        series = frame[by_name[name]] if name in by_name else frame.index.get_level_values(levels.index(name))
+        series = frame[by_name[name]] if name in by_name else frame.index.get_level_values(levels[name])
         if getattr(series, "ndim", 1) != 1:
             raise TableError(
                 f"A key or a value must be one column: the frame has several called {name!r}. Rename them."
             )
+        if str(series.dtype).startswith("period["):
+            columns[name] = column_from(name, series)
+            continue
         try:
-            columns[name] = arrow_column(name, arrow.chunked_array([arrow.Array.from_pandas(series)]))
+            # A copy: Arrow would go on looking at the frame's own memory.
+            columns[name] = arrow_column(name, arrow.chunked_array([arrow.Array.from_pandas(series.copy())]))
         except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError):
             # A column of objects that Arrow has no type for.
             columns[name] = column_from(name, list(series))

@@ -62,3 +62,14 @@ def test_many_answers_are_a_sequence() -> None:
     assert answers[0].value == 2.0
     assert [answer.value for answer in answers[1:]] == [1.0, None]
     assert isinstance(answers[:1], Answers)
+
+
+def test_labels_of_numpy_stay_numbers_in_json() -> None:
+    numpy = pytest.importorskip("numpy")
+    entries = (numpy.int64(7), numpy.array([1, 2]), numpy.float64("nan"), torch.tensor([1.0, math.nan]))
+    assert [jsonable(each) for each in entries] == [7, [1, 2], None, [1.0, None]]
+
+
+def test_one_and_the_text_one_stay_two_categories_in_json() -> None:
+    answer = Database(["x"] * 4, ["1", 1, 1, "a"]).attend("x")
+    assert answer.as_dict()["probabilities"] == {"int 1": 0.5, "1": 0.25, "a": 0.25}

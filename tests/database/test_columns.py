@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 import torch
 
-from regard.database.columns import CategoryColumn, Quantity, TimeColumn, is_missing, plain
+from regard.database.columns import CategoryColumn, Quantity, TimeColumn
+from regard.database.entries import is_missing, plain
 from regard.database.inference import column_from
 from regard.errors import OptionError
 
@@ -91,8 +92,12 @@ def test_a_query_of_the_wrong_kind_is_refused(entries: object, query: object, te
 
 
 def test_an_aware_moment_cannot_be_asked_of_naive_ones() -> None:
-    with pytest.raises(OptionError, match="`x` must be a moment: got datetime"):
+    with pytest.raises(OptionError) as error:
         quantity([datetime(2020, 1, 1)]).encode(datetime(2020, 1, 1, tzinfo=UTC))
+    assert str(error.value) == (
+        "`x` must be a moment without a time zone, as the others are: got 2020-01-01 00:00:00+00:00 in UTC. "
+        "Ask with .replace(tzinfo=None), in the zone that the column is in."
+    )
 
 
 def test_a_time_column_says_what_it_counts_in() -> None:

@@ -172,3 +172,19 @@ print(answer.found, len(repr(answer)) > 100, len(answer._repr_html_()) > 100, da
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.stdout == "True True True 1.0\n", result.stderr
+
+
+def test_a_database_is_a_snapshot() -> None:
+    keys, values, labels = torch.tensor([1.0, 2.0]), torch.tensor([[3.0], [4.0]]), ["a", "b"]
+    database = Database(keys, values, index=labels)
+    keys.zero_(), values.zero_(), labels.clear()
+    assert list(database) == [(1.0, (3.0,)), (2.0, (4.0,))]
+    answer = database.attend(2.0, weights=OneHot())
+    assert (answer.value.tolist(), answer.rows[0].index) == ([4.0], "b")
+
+
+def test_a_query_beyond_floats_is_refused() -> None:
+    with pytest.raises(OptionError, match="`key` must be a finite number: got 1000"):
+        Database([1, 2], [3, 4]).attend(10**400)
+    with pytest.raises(OptionError, match="must be a vector of 2 finite numbers"):
+        Database(torch.eye(2), [3, 4]).attend((10**400, 1))

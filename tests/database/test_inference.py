@@ -6,10 +6,12 @@ import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from zoneinfo import ZoneInfo
 
 import pytest
 import torch
 
+from regard.database.columns import TimeColumn
 from regard.database.inference import column_from, columns_from
 from regard.errors import OptionError, ShapeError
 
@@ -104,3 +106,24 @@ def test_moments_with_and_without_a_time_zone_do_not_mix() -> None:
 def test_text_is_not_a_sequence_of_entries() -> None:
     with pytest.raises(OptionError, match="must be a sequence of entries: got str"):
         column_from("x", "abc")
+
+
+def test_an_array_with_no_axis_is_no_sequence() -> None:
+    numpy = pytest.importorskip("numpy")
+    with pytest.raises(OptionError, match="`key` must be a sequence of entries: got a ndarray with no axis."):
+        column_from("key", numpy.array(5))
+
+
+def test_numbers_beyond_floats_are_missing_as_infinities_are() -> None:
+    assert column_from("x", [1, 10**400]).missing.tolist() == [False, True]
+    assert column_from("x", [[1, 2], [1, 10**400]]).missing.tolist() == [False, True]
+
+
+def test_moments_of_several_zones_are_told_in_utc() -> None:
+    rome, tokyo = (datetime(2020, 1, 1, 12, tzinfo=ZoneInfo(zone)) for zone in ("Europe/Rome", "Asia/Tokyo"))
+    column = column_from("when", [rome, tokyo])
+    assert isinstance(column, TimeColumn)
+    assert column.zone is UTC
+    same = column_from("when", [rome, rome])
+    assert isinstance(same, TimeColumn)
+    assert same.zone == ZoneInfo("Europe/Rome")

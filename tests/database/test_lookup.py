@@ -147,3 +147,22 @@ def test_the_spelling_of_a_hundred_thousand_keys_is_still_compared_at_once() -> 
 def test_the_error_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         Database(["a"], [1])["b"]
+
+
+def test_one_column_can_be_named() -> None:
+    assert Database({"name": ["a"]}, [1]).lookup({"name": "a"}) == 1
+    assert Database({"name": ["a"]}, [1]).lookup_all({"name": "a"}) == [1]
+    assert {"nam": "a"} not in Database({"name": ["a"]}, [1])
+    assert Database({"x": [1.5]}, [1]).lookup({"x": 1.5}) == 1
+
+
+def test_a_value_is_told_from_its_neighbour_beyond_what_floats_hold() -> None:
+    database = Database(["a"], [2**60])
+    assert "that is a value" in message(database, 2**60)
+    assert "that is a value" not in message(database, 2**60 + 1)
+
+
+def test_a_number_beyond_floats_is_no_key_but_no_crash() -> None:
+    assert message(Database([1, 2], [3, 4]), 10**400).startswith("A lookup must be for a key of the database: got 1000")
+    assert Database([1, 10**400], [3, 4])[10**400] == 4
+    assert 10**400 not in Database(torch.tensor([1.0]), [3])

@@ -96,3 +96,23 @@ def test_a_query_for_a_column_that_is_not_there_is_refused() -> None:
 def test_lists_of_different_lengths_are_refused() -> None:
     with pytest.raises(ShapeError, match="same number of entries: got {'gpa': 1, 'major': 2}"):
         read_queries({"gpa": [3.5], "major": ["law", "art"]}, MIXED)
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
+def test_a_frame_is_a_query_for_each_row(package: str) -> None:
+    module = pytest.importorskip(package)
+    made = module.table if package == "pyarrow" else module.DataFrame
+    columns = {"major": ["law", "art", None], "gpa": [3.5, 3.6, 3.7]}
+    assert read_queries(made(columns), MIXED) == ([(3.5, "law"), (3.6, "art"), (3.7, UNKNOWN)], True)
+    assert read_queries(made({"major": ["law"]}), MIXED) == ([(UNKNOWN, "law")], True)
+    assert read_queries(made({"gpa": [3.5, 3.6]}), NUMBER) == ([(3.5,), (3.6,)], True)
+    assert read_queries(made({"gpa": []}), NUMBER) == ([], True)
+    assert read_queries(made({"key": [[1.0, 2.0, 3.0]]}), VECTOR) == ([([1.0, 2.0, 3.0],)], True)
+    with pytest.raises(TableError, match="A query must name key columns: got 'salary'"):
+        read_queries(made({"gpa": [3.5], "salary": [1]}), MIXED)
+    if package == "polars":
+        assert read_queries(made({"gpa": [3.5]}).lazy(), NUMBER) == ([(3.5,)], True)
+
+
+def test_rows_by_name_are_many_where_there_is_one_column_too() -> None:
+    assert read_queries([{"gpa": 3.5}, {"gpa": 3.6}], NUMBER) == ([(3.5,), (3.6,)], True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from regard import Database
+from regard import Database, Gaussian
 from regard.errors import MissingDependency, ShapeError, TableError
 
 arrow = pytest.importorskip("pyarrow")
@@ -205,7 +205,7 @@ def test_columns_of_different_lengths_are_refused() -> None:
 
 
 def test_a_column_is_named_once_and_at_least_one_is() -> None:
-    with pytest.raises(TableError, match=r"`key` must name each column once: got \['gpa', 'gpa'\]."):
+    with pytest.raises(TableError, match=r"`key` must name each column once: got \['gpa', 'gpa'\]. Leave out"):
         Database.from_table(COLUMNS, key=["gpa", "gpa"], value="salary")
     with pytest.raises(TableError, match="`value` must name at least one column: got none."):
         Database.from_table(COLUMNS, key="gpa", value=[])
@@ -257,3 +257,54 @@ def _refusing_import(original: Any, package: str) -> Any:
         return original(name, *arguments, **options)
 
     return refuse
+
+
+def test_an_unnamed_level_of_a_pandas_index_does_not_shift_the_others() -> None:
+    index = pandas.MultiIndex.from_tuples([("Rome", 1), ("Oslo", 2)], names=[None, "year"])
+    assert Database.from_table(pandas.DataFrame({"x": [1.0, 2.0]}, index=index), key="year", value="x")[2] == 2.0
+
+
+def test_columns_may_be_called_by_numbers() -> None:
+    for table in ({0: [1, 2], 1: [3, 4], 2: ["a", "b"]}, pandas.DataFrame({0: [1, 2], 1: [3, 4], 2: ["a", "b"]})):
+        assert Database.from_table(table, key="0", value="1")[2] == 4
+        assert Database.from_table(table, key=0, value=[1], index=2).attend(1).rows[0].index == "a"
+
+
+def test_a_polars_column_may_be_called_like_a_pattern() -> None:
+    frame = polars.DataFrame({"^a.*$": [1, 2], "ab": [3, 4]})
+    for source in (frame, frame.lazy()):
+        assert Database.from_table(source, key="^a.*$", value="ab")[2] == 4
+
+
+@pytest.mark.parametrize(("frequency", "kind"), [("M", "date"), ("D", "date"), ("h", "moment")])
+def test_periods_are_dates_or_moments(frequency: str, kind: str) -> None:
+    frame = pandas.DataFrame({"when": pandas.period_range("2020-01-01", periods=5, freq=frequency), "x": range(5)})
+    for database in (Database.from_table(frame, key="when", value="x"), Database(frame["when"], frame["x"])):
+        assert f"({kind})" in repr(database)
+        assert database.attend(frame["when"][2], score=Gaussian(1e-3)).value == 2.0
+    missing = Database(pandas.Series([pandas.Period("2020-01"), pandas.NaT]), [1, 2])
+    assert missing.attend(pandas.Period("2020-01")).n_left_out == 1
+
+
+def test_series_are_not_paired_against_their_labels() -> None:
+    keys = pandas.Series([1.0, 2.0], index=["a", "b"])
+    with pytest.raises(ShapeError) as error:
+        Database(keys, pandas.Series([3.0, 4.0], index=["b", "a"]))
+    assert str(error.value) == (
+        "`keys` and `values` that are pandas Series must have the same index, in the same order: got ['a', 'b']… and "
+        "['b', 'a']…. Align them with .reindex(), or pass .to_numpy() to pair them by position."
+    )
+    with pytest.raises(ShapeError, match="the same index"):
+        Database({"x": keys, "y": pandas.Series([3.0, 4.0])}, [1, 2])
+    assert Database(keys, pandas.Series([3.0, 4.0], index=["a", "b"]))[2.0] == 4.0
+    assert Database(keys, [3.0, 4.0])[2.0] == 4.0
+
+
+def test_what_is_done_to_a_frame_later_is_not_done_to_the_database() -> None:
+    numpy = pytest.importorskip("numpy")
+    numbers = numpy.array([[1.0, 3.0], [2.0, 4.0]], order="F")
+    frame = pandas.DataFrame(numbers, columns=["x", "y"], copy=False)
+    database = Database.from_table(frame, key="x", value="y")
+    numbers.fill(0.0)
+    assert frame["x"].tolist() == [0.0, 0.0]
+    assert list(database) == [(1.0, 3.0), (2.0, 4.0)]
