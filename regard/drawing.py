@@ -40,6 +40,19 @@ def draw(view: WeightsView, height: int = 8, width: int = 40) -> list[str]:
     return [*lines, f"rows are queries, columns are keys{entry}{pooled}; █ is {top:.3g}"]
 
 
+def bar(fraction: float, width: int) -> str:
+    """A bar, to an eighth of a character; never invisible, unless the fraction is 0 or less.
+
+    Example:
+        >>> bar(0.5, 5)
+        '██▌'
+    """
+    if fraction <= 0:
+        return ""
+    whole, rest = divmod(max(round(min(fraction, 1.0) * width * 8), 1), 8)
+    return "█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
 def _shade(value: float, top: float) -> int:
     if not value > 0 or not top > 0:
         return 0

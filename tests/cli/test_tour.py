@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +44,20 @@ def numbers() -> Any:
 
 def test_no_line_is_longer_than_eighty_columns(plain: str) -> None:
     assert [line for line in plain.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("columns", [40, 50, 60, 70])
+def test_a_narrow_terminal_shows_the_same_words_and_figures(plain: str, columns: int) -> None:
+    result = CliRunner().invoke(app, ["tour", "--plain"], env={"COLUMNS": str(columns)})
+    assert [line for line in result.stdout.splitlines() if len(line) > columns] == []
+    # Bars and lines shrink.
+    drawn = re.compile(r"[█▏▎▍▌▋▊▉▄▁▂▃▅▆▇·─\\]+")
+    missing = set(drawn.sub(" ", plain).split()) - set(drawn.sub(" ", result.stdout).split())
+    assert missing == set()
+
+
+def test_a_wide_terminal_is_not_filled(plain: str) -> None:
+    assert CliRunner().invoke(app, ["tour", "--plain"], env={"COLUMNS": "200"}).stdout == plain
 
 
 def test_plain_has_no_escape_codes(plain: str) -> None:

@@ -27,14 +27,15 @@ def tour(
 ) -> None:
     """Walk through attention, with every number computed live."""
     # The stops import torch, which takes seconds: not before the command runs.
-    from regard.cli.tour.guide import WIDTH, farewell, show, welcome
+    from regard.cli.tour.guide import NARROWEST, WIDTH, farewell, show, welcome
     from regard.cli.tour.stops import STOPS
 
     if as_json:
         print_json({stop.name: stop.measure() for stop in STOPS})
         return
-    page = Console(width=WIDTH, highlight=False, emoji=False, color_system=None if plain else "auto")
-    page.print(welcome())
+    page = Console(highlight=False, emoji=False, color_system=None if plain else "auto")
+    page.width = width = min(max(page.width, NARROWEST), WIDTH)
+    page.print(welcome(width))
     for number, stop in enumerate(STOPS, start=1):
-        page.print(show(number, stop))
-    page.print(farewell())
+        page.print(show(number, stop, width))
+    page.print(farewell(width))

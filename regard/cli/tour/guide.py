@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 from rich.text import Text
 
-WIDTH = 80
+WIDTH = 80  # The widest page; the pictures have room for themselves down to NARROWEST.
+NARROWEST = 40
 INDENT = "   "
 
 Numbers: TypeAlias = Mapping[str, Any]
@@ -20,7 +21,8 @@ Numbers: TypeAlias = Mapping[str, Any]
 class Stop:
     """One stop: `measure` computes its numbers with regard's public functions, `picture` draws them and nothing else.
 
-    `text` may name numbers in braces, as in a format string; `code` is a line of `measure` itself.
+    `text` may name numbers in braces, as in a format string; `code` is a line of `measure` itself; `picture` is told
+    how many columns it may take.
     """
 
     name: str
@@ -28,43 +30,46 @@ class Stop:
     text: str
     code: str
     measure: Callable[[], Numbers]
-    picture: Callable[[Numbers], Sequence[Text | str]]
+    picture: Callable[[Numbers, int], Sequence[Text | str]]
 
 
-def welcome() -> Text:
+def welcome(width: int) -> Text:
     """What stands above the first stop."""
+    formula, database = "Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ", "D = {(k₁, v₁), …, (kₘ, vₘ)}"
+    between = " " * 8 if width >= 70 else f"\n{INDENT}"
     return Text.assemble(
         ("\nregard", "bold cyan"),
         " computes one formula, for every way of choosing the weights:\n\n",
-        (f"{INDENT}Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ        D = {{(k₁, v₁), …, (kₘ, vₘ)}}", "bold"),
+        (f"{INDENT}{formula}{between}{database}", "bold"),
     )
 
 
-def show(number: int, stop: Stop) -> Text:
-    """A stop as it stands in the terminal, at most 80 columns wide."""
+def show(number: int, stop: Stop, width: int) -> Text:
+    """A stop as it stands in the terminal, at most `width` columns wide."""
     numbers = stop.measure()
     head = f"{number}  {stop.title} "
-    text = Text.assemble((f"\n{head}", "bold cyan"), ("─" * (WIDTH - len(head)), "dim"), "\n")
-    text.append(_wrapped(stop.text.format_map(numbers)) + "\n\n")
-    for line in stop.picture(numbers):
+    text = Text.assemble((f"\n{head}", "bold cyan"), ("─" * (width - len(head)), "dim"), "\n")
+    text.append(_wrapped(stop.text.format_map(numbers), width) + "\n\n")
+    for line in stop.picture(numbers, width - len(INDENT)):
         text.append_text(_indented(line)).append("\n")
     for line in stop.code.splitlines():
         text.append(f"\n{INDENT}>>> ", "dim").append(line, "green")
     return text
 
 
-def farewell() -> Text:
+def farewell(width: int) -> Text:
     """What stands below the last stop."""
+    between = " " if width >= 60 else f" \\\n{INDENT}  "
     return Text.assemble(
         "\nNow with your own rows, and what to paste when something goes wrong:\n\n",
-        (f"{INDENT}regard ask table.csv --key gpa --value salary 3.5\n{INDENT}regard doctor\n", "green"),
+        (f"{INDENT}regard ask table.csv{between}--key gpa --value salary 3.5\n{INDENT}regard doctor\n", "green"),
     )
 
 
-def _wrapped(text: str) -> str:
+def _wrapped(text: str, width: int) -> str:
     # A line may not break around an operator: a formula is read in one piece.
     glued = re.sub(r" ([=×/−]) ", "\u00a0\\1\u00a0", re.sub(r"\s+", " ", text.strip()))
-    lines = textwrap.fill(glued, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False)
+    lines = textwrap.fill(glued, width, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False)
     return lines.replace("\u00a0", " ")
 
 

@@ -9,7 +9,7 @@ import torch
 from rich.text import Text
 
 from regard import Additive, attend, plan
-from regard.cli.tour.guide import INDENT, WIDTH, Numbers, Stop
+from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded
 from regard.planner import readable_bytes
 
@@ -47,18 +47,24 @@ def measure() -> Numbers:
     }
 
 
-def picture(numbers: Numbers) -> list[Text | str]:
+def picture(numbers: Numbers, width: int) -> list[Text | str]:
+    below = "\n" + " " * 11
     lines: list[Text | str] = []
     for line in numbers["explanation"].splitlines():
-        wrapped = textwrap.wrap(line, WIDTH - len(INDENT), subsequent_indent="    ")
+        wrapped = textwrap.wrap(line, width, subsequent_indent="    ")
         lines += [Text(each, style="dim") for each in wrapped]
     lines += [
         "",
-        f"in plain torch  {readable_bytes(numbers['eager_bytes']):>10}  for the hidden layer alone",
+        f"in plain torch  {readable_bytes(numbers['eager_bytes']):>10}"
+        f"{'  ' if width >= 60 else below}for the hidden layer alone",
         Text.assemble("with this plan  ", (f"{readable_bytes(numbers['plan_bytes']):>10}", "bold")),
         "",
-        f"The first {numbers['n_computed']:,} queries × {numbers['n_keys']:,} keys took {numbers['seconds']:.1f} s; "
-        f"{numbers['n_checked']} of them,\nwritten out, agree to {numbers['largest_difference_from_formula']:.0e}.",
+        *textwrap.wrap(
+            f"The first {numbers['n_computed']:,} queries × {numbers['n_keys']:,} keys took "
+            f"{numbers['seconds']:.1f} s; {numbers['n_checked']} of them, written out, agree to "
+            f"{numbers['largest_difference_from_formula']:.0e}.",
+            width,
+        ),
     ]
     return lines
 

@@ -7,7 +7,7 @@ from rich.text import Text
 from regard import Database, OneHot
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import MAJORS
-from regard.database.render import bar
+from regard.drawing import bar
 
 
 def measure() -> Numbers:
@@ -25,7 +25,7 @@ def measure() -> Numbers:
     }
 
 
-def picture(numbers: Numbers) -> list[Text | str]:
+def picture(numbers: Numbers, width: int) -> list[Text | str]:
     lines: list[Text | str] = []
     for key, value, weight in zip(numbers["keys"], numbers["values"], numbers["weights"], strict=True):
         style = "bold" if weight else "dim"

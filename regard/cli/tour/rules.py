@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from rich.text import Text
 
 from regard import Conic, Epanechnikov, OneHot, Proportional, Uniform, weigh
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import GPAS, SALARIES
-from regard.database.render import bar
+from regard.drawing import bar
 
 QUERY, RADIUS = 3.5, 0.55
+COLUMN, BETWEEN = 18, 1
 
 
 def measure() -> Numbers:
@@ -33,21 +36,29 @@ def measure() -> Numbers:
     return {"query": QUERY, "radius": RADIUS, "keys": GPAS, "rules": rules}
 
 
-def picture(numbers: Numbers) -> list[Text | str]:
-    rules = numbers["rules"]
+def picture(numbers: Numbers, width: int) -> list[Text | str]:
+    lines: list[Text | str] = []
+    # As many rules side by side as there is room for, the others below.
+    room = max((width - 6 + BETWEEN) // COLUMN, 1)
+    for start in range(0, len(numbers["rules"]), room):
+        lines += [*([""] if start else []), *_side_by_side(numbers["keys"], numbers["rules"][start : start + room])]
+    return lines
+
+
+def _side_by_side(keys: Sequence[float], rules: Sequence[Numbers]) -> list[Text | str]:
     lines: list[Text | str] = [
-        Text("GPA   " + "".join(f"{rule['kind']:<18}" for rule in rules), style="bold"),
-        Text("      " + "".join(f"{rule['rule'] + '()':<18}" for rule in rules), style="dim"),
+        Text("GPA   " + "".join(f"{rule['kind']:<{COLUMN}}" for rule in rules).rstrip(), style="bold"),
+        Text("      " + "".join(f"{rule['rule'] + '()':<{COLUMN}}" for rule in rules).rstrip(), style="dim"),
     ]
-    for position, key in enumerate(numbers["keys"]):
+    for position, key in enumerate(keys):
         line = Text(f"{key:.1f}   ")
         for rule in rules:
             weight = rule["weights"][position]
             line.append(f"{weight:.2f} ", "" if weight else "dim").append(f"{bar(weight, 12):<13}", "gold1")
         line.rstrip()
         lines.append(line)
-    lines.append(Text("Σ α   " + "".join(f"{rule['sum']:<18.2f}" for rule in rules).rstrip(), style="bold"))
-    lines.append(Text("Σ αv  " + "".join(f"{rule['output']:<18,.0f}" for rule in rules).rstrip(), style="bold"))
+    lines.append(Text("Σ α   " + "".join(f"{rule['sum']:<{COLUMN}.2f}" for rule in rules).rstrip(), style="bold"))
+    lines.append(Text("Σ αv  " + "".join(f"{rule['output']:<{COLUMN},.0f}" for rule in rules).rstrip(), style="bold"))
     return lines
 
 

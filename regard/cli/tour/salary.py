@@ -7,7 +7,7 @@ from rich.text import Text
 from regard import Database
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import GPAS, SALARIES
-from regard.database.render import bar
+from regard.drawing import bar
 
 
 def measure() -> Numbers:
@@ -25,12 +25,12 @@ def measure() -> Numbers:
     }
 
 
-def picture(numbers: Numbers) -> list[Text | str]:
+def picture(numbers: Numbers, width: int) -> list[Text | str]:
     lines: list[Text | str] = [Text(" GPA   salary  weight", style="dim")]
     largest = max(numbers["weights"])
     for key, value, weight in zip(numbers["keys"], numbers["values"], numbers["weights"], strict=True):
         line = Text(f" {key:.1f}  {value:>7,}   {weight:.3f}  ")
-        lines.append(line.append(bar(weight / largest, 40), "gold1"))
+        lines.append(line.append(bar(weight / largest, min(width - 23, 40)), "gold1"))
     answer = f"{numbers['query']} → {numbers['value']:,.0f} ± {numbers['std']:,.0f}"
     lines.append(Text.assemble("\n", (answer, "bold"), (f"\n{numbers['similarity']}", "dim")))
     return lines

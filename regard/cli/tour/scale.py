@@ -7,9 +7,9 @@ from rich.text import Text
 from torch import Tensor
 
 from regard import Dot, ScaledDot, attend
-from regard.cli.drawing import spark
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded
+from regard.cli.tour.pictures import spark
 
 DIMS, N_KEYS, N_QUERIES = (4, 64, 1024), 12, 99
 
@@ -49,15 +49,17 @@ def gradient_norms(weights: Tensor, queries: Tensor) -> Tensor:
     return norms
 
 
-def picture(numbers: Numbers) -> list[Text | str]:
-    header = f"   d  score     softmax over {numbers['n_keys']} keys   largest α    ‖∂α/∂q‖"
-    lines: list[Text | str] = [Text(header, style="dim")]
+def picture(numbers: Numbers, width: int) -> list[Text | str]:
+    wide = width >= 60
+    header, more = f"   d  score     softmax over {numbers['n_keys']} keys", "largest α    ‖∂α/∂q‖"
+    lines: list[Text | str] = [Text(f"{header}   {more}" if wide else f"{header}\n{'':<14}{more}", style="dim")]
     for row in numbers["rows"]:
         formula = "qᵀk" if row["score"] == "Dot" else "qᵀk / √d"
         line = Text(f"{row['dim']:>4}  {formula:<10}")
-        line.append(f"{spark(row['weights'], largest=1.0):<23}", "gold1")
-        line.append(f"{row['largest']:9.4f}  ").append(f"{row['gradient_norm']:>10.1e}", "bold")
-        lines.append(line)
+        line.append(f"{spark(row['weights'], largest=1.0):<23}" if wide else spark(row["weights"], 1.0), "gold1")
+        figures = Text(f"{row['largest']:9.4f}  ").append(f"{row['gradient_norm']:>10.1e}", "bold")
+        # In a narrow terminal they stand in a line of their own.
+        lines += [line + figures] if wide else [line, Text(" " * 14) + figures]
     return lines
 
 

@@ -6,9 +6,9 @@ import torch
 from rich.text import Text
 
 from regard import Additive, Dot, Gated, Multiplicative, Raw, ScaledDot, Selected, weigh
-from regard.cli.drawing import spark
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded
+from regard.cli.tour.pictures import spark
 
 DIM, N_KEYS, SELECTED = 4, 6, [0, 2, 5]
 
@@ -35,15 +35,19 @@ def measure() -> Numbers:
     return {"dim": DIM, "selected": SELECTED, "scores": scores}
 
 
-def picture(numbers: Numbers) -> list[Text | str]:
+def picture(numbers: Numbers, width: int) -> list[Text | str]:
     keys = "".join(f"{f'k{index + 1}':>6}" for index in range(N_KEYS))
     largest = max(max(score["weights"]) for score in numbers["scores"])
-    lines: list[Text | str] = [Text(f"{'':<33}{keys}  α", style="dim")]
+    wide = width >= 33 + 6 * N_KEYS + 2 + N_KEYS
+    lines: list[Text | str] = [Text(f"{'':<33}{keys}  α" if wide else keys, style="dim")]
     for score in numbers["scores"]:
-        line = Text.assemble((f"{score['name']:<15}", "bold"), (f"{score['formula']:<18}", "dim"))
+        name = Text.assemble((f"{score['name']:<15}", "bold"), (f"{score['formula']:<18}", "dim"))
+        values = Text()
         for value in score["scores"]:
-            line.append("     –" if value is None else f"{value:6.2f}", "dim" if value is None else "")
-        lines.append(line.append("  ").append(spark(score["weights"], largest), "gold1"))
+            values.append("     –" if value is None else f"{value:6.2f}", "dim" if value is None else "")
+        α = Text(spark(score["weights"], largest), "gold1")
+        # In a narrow terminal the scores stand in a line of their own.
+        lines += [name + values + Text("  ") + α] if wide else [Text("\n") + name, values, Text("  α   ") + α]
     return lines
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 import torch
 from rich.text import Text
 
@@ -36,17 +38,16 @@ def measure() -> Numbers:
     }
 
 
-def picture(numbers: Numbers) -> list[Text | str]:
+def picture(numbers: Numbers, width: int) -> list[Text | str]:
     lines: list[Text | str] = []
     for step in numbers["steps"]:
         shape = " × ".join(str(size) for size in step["shape"])
-        lines.append(
-            Text.assemble(
-                (f"{step['name']:<10}", "bold"), f"{step['what']:<26}", (f"{step['letters']:<10}", "dim"), shape
-            )
-        )
+        name, what = Text(f"{step['name']:<10}", "bold"), Text(f"{step['what']:<26}")
+        size = Text.assemble((f"{step['letters']:<10}", "dim"), shape)
+        # In a narrow terminal the sizes stand in a line of their own.
+        lines += [name + what + size] if width >= 60 else [name + what, Text(" " * 10) + size]
     difference = numbers["largest_difference_from_formula"]
-    lines.append(f"\nS differs from the formula written out in torch by at most {difference:.0e}.")
+    lines += ["", *wrap(f"S differs from the formula written out in torch by at most {difference:.0e}.", width)]
     return lines
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.text import Text
 
 from regard import weigh
-from regard.cli.drawing import half_blocks, half_blocks_legend
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, sentence_vectors, words
-from regard.database.render import bar
+from regard.cli.tour.pictures import columns_that_fit, half_blocks, half_blocks_legend
+from regard.drawing import bar
 
 DIM, QUERY, RANKED = 64, "happy", 6
 
@@ -32,16 +32,22 @@ def measure() -> Numbers:
     }
 
 
-def picture(numbers: Numbers) -> list[Text | str]:
+def picture(numbers: Numbers, width: int) -> list[Text | str]:
     largest = max(max(row) for row in numbers["matrix"])
-    lines: list[Text | str] = [
-        half_blocks(numbers["matrix"], numbers["words"], numbers["words"]),
-        Text.assemble("\n", half_blocks_legend(largest)),
+    words = numbers["words"]
+    lines: list[Text | str] = []
+    # As many columns side by side as there is room for, the others below.
+    room = columns_that_fit(words, width)
+    for start in range(0, len(words), room):
+        part = [row[start : start + room] for row in numbers["matrix"]]
+        lines += [half_blocks(part, words, words[start : start + room], largest), ""]
+    lines += [
+        half_blocks_legend(largest, width),
         Text.assemble("\nThe row of ", (numbers["query"], "bold"), ", heaviest first:"),
     ]
     for entry in numbers["ranked"]:
         line = Text(f"{entry['word']:>8} {entry['weight']:.3f} ")
-        lines.append(line.append(bar(entry["weight"] / numbers["ranked"][0]["weight"], 40), "gold1"))
+        lines.append(line.append(bar(entry["weight"] / numbers["ranked"][0]["weight"], min(width - 15, 40)), "gold1"))
     return lines
 
 

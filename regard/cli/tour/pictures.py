@@ -29,10 +29,21 @@ def cell(fraction: float) -> int:
     return round(min(max(fraction, 0.0), 1.0) * (len(CELLS) - 1))
 
 
-def half_blocks(matrix: Sequence[Sequence[float]], row_names: Sequence[str], column_names: Sequence[str]) -> Text:
+def columns_that_fit(row_names: Sequence[str], width: int) -> int:
+    """How many columns of `half_blocks` fit in `width`, at least one. A name may be wider than the last of them."""
+    return max((width - max(map(len, row_names), default=0) - 5) // 4, 1)
+
+
+def half_blocks(
+    matrix: Sequence[Sequence[float]],
+    row_names: Sequence[str],
+    column_names: Sequence[str],
+    largest: float | None = None,
+) -> Text:
     """An attention matrix, a row a line: the more of its six half-blocks a cell fills, the larger the weight.
 
-    Column names stand above in two lines by turns, so that each has the width of two cells.
+    Column names stand above in two lines by turns, so that each has the width of two cells. `largest` is the weight
+    that fills a cell; that of the matrix, if not given.
 
     Example:
         >>> print(half_blocks([[0.9, 0.1], [0.0, 0.6]], ["dog", "tail"], ["dog", "tail"]))
@@ -42,7 +53,7 @@ def half_blocks(matrix: Sequence[Sequence[float]], row_names: Sequence[str], col
         tail   ·  ▄█▄
     """
     width = max(map(len, row_names), default=0)
-    largest = max((weight for row in matrix for weight in row), default=0.0) or 1.0
+    largest = largest or max((weight for row in matrix for weight in row), default=0.0) or 1.0
     lines = []
     for turn in (0, 1):
         header = " " * (width + 2)
@@ -60,10 +71,12 @@ def half_blocks(matrix: Sequence[Sequence[float]], row_names: Sequence[str], col
     return Text("\n").join(lines)
 
 
-def half_blocks_legend(largest: float) -> Text:
+def half_blocks_legend(largest: float, width: int = 80) -> Text:
     """What each cell of `half_blocks` stands for, when `largest` is the largest weight of the matrix."""
     legend = Text()
     for level, picture in enumerate(CELLS):
+        if level and level % max((width + 2) // 10, 1) == 0:
+            legend.append("\n")
         legend.append(picture, style=COLOURS[level])
         legend.append(f" {level / (len(CELLS) - 1) * largest:.2f}  ", style="dim")
     legend.rstrip()

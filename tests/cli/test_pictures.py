@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.cli.drawing import CELLS, cell, half_blocks, half_blocks_legend, spark
+from regard.cli.tour.pictures import CELLS, cell, columns_that_fit, half_blocks, half_blocks_legend, spark
 
 
 def test_the_more_a_cell_weighs_the_more_half_blocks_it_fills() -> None:
@@ -25,6 +25,26 @@ def test_a_matrix_of_zeros_can_be_drawn() -> None:
 
 def test_the_legend_ends_with_the_largest_weight() -> None:
     assert half_blocks_legend(0.31).plain.endswith("███ 0.31")
+
+
+def test_the_legend_has_as_many_lines_as_it_needs() -> None:
+    legend = half_blocks_legend(0.6, width=37).plain.splitlines()
+    assert max(map(len, legend)) <= 37
+    assert len(legend) == 3
+    assert half_blocks_legend(0.6, width=77).plain.count("\n") == 0
+
+
+def test_parts_of_a_matrix_share_their_largest_weight() -> None:
+    assert half_blocks([[0.5]], ["a"], ["a"], largest=1.0).plain.splitlines()[-1].split() == ["a", "▄▄▄"]
+
+
+def test_what_fits_is_no_wider_than_the_page() -> None:
+    names = ["When", "wagged", "tail"] * 5
+    for width in (37, 40, 57, 77):
+        room = columns_that_fit(names, width)
+        drawn = half_blocks([[1.0] * room] * len(names), names, ["wagged"] * room).plain
+        assert max(map(len, drawn.splitlines())) <= width
+    assert columns_that_fit(names, 5) == 1
 
 
 def test_a_spark_of_nothing_is_dots() -> None:
