@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from regard.database.layout import cell_width, fitted, padded, wrapped
+
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
 
     from regard.database.answer import Answer, Answers, Labels
 
 WIDTH = 80
 BAR = 16
-CELL = 28
+
+ANY = object()
+"""Stands for a part that a query leaves out."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,14 @@ def answer_report(answer: Answer) -> Report:
     """An answer: the value, the rows that say so with a bar for each weight, and how they were weighed."""
     labels = answer.labels
     header = [labels.index, *labels.keys, *labels.values, "weight"]
-    lines = [
-        [shown(row.index), *_cells(row.key, labels.keys), *_cells(row.value, labels.values), percent(row.weight)]
-        for row in answer.rows
+    columns = [
+        apart([row.index for row in answer.rows]),
+        *_texts([row.key for row in answer.rows], labels.keys),
+        *_texts([row.value for row in answer.rows], labels.values),
+        [percent(row.weight) for row in answer.rows],
     ]
-    numeric = [all(_looks_numeric(line[column]) for line in lines) for column in range(len(header))]
+    lines = [list(line) for line in zip(*columns, strict=True)]
+    numeric = [all(_looks_numeric(cell) for cell in column) for column in columns]
     heaviest = max((abs(row.weight) for row in answer.rows), default=0.0) or 1.0
     notes = [f"the other rows weigh {percent(answer.rest)}"] if answer.found and answer.rest > 5e-4 else []
     counted = f"{answer.n_rows:,} row" + ("s" if answer.n_rows != 1 else "")
@@ -59,12 +66,15 @@ def answers_report(answers: Answers) -> Report:
         return Report("no queries, no answers", [], [])
     first = answers[0].labels
     header = [*first.keys, "→", "heaviest row", "weight"]
-    lines, bars = [], []
-    for answer in answers:
-        best = answer.rows[0] if answer.rows and answer.found else None
-        label = f"{first.index} {shown(best.index)}" if best else ""
-        lines.append([*_cells(answer.query, first.keys), _result(answer), label, percent(best.weight) if best else ""])
-        bars.append(best.weight if best else 0.0)
+    best = [answer.rows[0] if answer.rows and answer.found else None for answer in answers]
+    columns = [
+        *_texts([answer.query for answer in answers], first.keys),
+        [_result(answer) for answer in answers],
+        [f"{first.index} {shown(row.index)}" if row else "" for row in best],
+        [percent(row.weight) if row else "" for row in best],
+    ]
+    lines = [list(line) for line in zip(*columns, strict=True)]
+    bars = [row.weight if row else 0.0 for row in best]
     notes = list(
         dict.fromkeys(
             [answer.similarity for answer in answers] + [answer.message for answer in answers if answer.message]
@@ -76,57 +86,59 @@ def answers_report(answers: Answers) -> Report:
 def pairs_report(title: str, labels: Labels, pairs: Sequence[tuple[Any, Any, Any]], n_more: int) -> Report:
     """The first pairs of a database: `(index, key, value)` each."""
     header = [labels.index, *labels.keys, *labels.values]
-    lines = [[shown(index), *_cells(key, labels.keys), *_cells(value, labels.values)] for index, key, value in pairs]
-    numeric = [all(_looks_numeric(line[column]) for line in lines) for column in range(len(header))]
+    columns = [
+        apart([index for index, _, _ in pairs]),
+        *_texts([key for _, key, _ in pairs], labels.keys),
+        *_texts([value for _, _, value in pairs], labels.values),
+    ]
+    lines = [list(line) for line in zip(*columns, strict=True)]
+    numeric = [all(_looks_numeric(cell) for cell in column) for column in columns]
     notes = [f"… and {n_more:,} more"] if n_more else []
     return Report(title, header, lines, notes=notes, numeric=numeric)
 
 
 def as_text(report: Report, width: int = WIDTH) -> str:
-    """A report in plain characters, at most `width` columns wide."""
-    out = [*_wrapped(report.headline, width)]
-    if report.warning:
-        out += _wrapped(report.warning, width)
-    if report.lines:
-        room = width - (BAR + 2 if report.bars else 0)
-        cells = _fitted([report.header, *report.lines], room)
-        widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-        for place, line in enumerate(cells):
-            numeric = report.numeric or [False] * len(line)
-            parts = [
-                cell.rjust(size) if right else cell.ljust(size)
-                for cell, size, right in zip(line, widths, numeric, strict=True)
-            ]
-            picture = f"  {bar(report.bars[place - 1], BAR)}" if report.bars and place else ""
-            out.append(("  ".join(parts) + picture).rstrip())
-    for note in report.notes:
-        out += _wrapped(note, width)
-    return "\n".join(out)
+    """A report in plain characters, at most `width` columns wide unless its numbers need more."""
+    texts = [report.headline, *([report.warning] if report.warning else [])]
+    out = [line for text in texts for line in wrapped(text, width)]
+    out += [(line + picture).rstrip() for line, picture in _table(report, width)]
+    return "\n".join(out + [line for note in report.notes for line in wrapped(note, width)])
+
+
+def _table(report: Report, width: int) -> Iterator[tuple[str, str]]:
+    """The lines of the table, the header first, each with its bar."""
+    if not report.lines:
+        return
+    cells, length = fitted([report.header, *report.lines], width, BAR if report.bars else 0)
+    widths = [max(map(cell_width, column)) for column in zip(*cells, strict=True)]
+    numeric = report.numeric or [False] * len(widths)
+    for place, line in enumerate(cells):
+        parts = [padded(cell, size, right=right) for cell, size, right in zip(line, widths, numeric, strict=True)]
+        yield "  ".join(parts), f"  {bar(report.bars[place - 1], length)}" if length and place else ""
 
 
 def as_rich(report: Report) -> RenderableType:
-    """A report for a rich console."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
+    """A report for a rich console, as wide as the console is."""
+    return _ForConsole(report)
 
-    parts: list[RenderableType] = [Text(report.headline, style="bold")]
-    if report.warning:
-        parts.append(Text(report.warning, style="yellow"))
-    if report.lines:
-        cells = _fitted([report.header, *report.lines], WIDTH - (BAR + 2 if report.bars else 0))
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        for place, name in enumerate(cells[0]):
-            right = bool(report.numeric) and report.numeric[place]
-            table.add_column(Text(name), justify="right" if right else "left", overflow="ellipsis", no_wrap=True)
-        if report.bars:
-            table.add_column("", no_wrap=True)
-        for place, line in enumerate(cells[1:]):
-            drawn = [Text(bar(report.bars[place], BAR), style="cyan")] if report.bars else []
-            table.add_row(*map(Text, line), *drawn)
-        parts.append(table)
-    parts += [Text(note, style="dim") for note in report.notes]
-    return Group(*parts)
+
+@dataclass(frozen=True)
+class _ForConsole:
+    report: Report
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.text import Text
+
+        yield Text(self.report.headline, style="bold")
+        if self.report.warning:
+            yield Text(self.report.warning, style="yellow")
+        for place, (line, picture) in enumerate(_table(self.report, options.max_width)):
+            text = Text(line, style="" if place else "dim", overflow="fold")
+            text.append(picture, style="cyan")
+            text.rstrip()
+            yield text
+        for note in self.report.notes:
+            yield Text(note, style="dim")
 
 
 def as_html(report: Report) -> str:
@@ -205,12 +217,33 @@ def shown(entry: Any) -> str:
     return " ".join(str(entry).split())
 
 
+def apart(entries: Sequence[Any]) -> list[str]:
+    """Entries for people to read, with enough digits that different ones look different.
+
+    Example:
+        >>> apart([1e6 + 0.001, 1e6 + 0.002]), apart([1.0, 2.5])
+        (['1,000,000.001', '1,000,000.002'], ['1.0', '2.5'])
+    """
+    texts = [shown(entry) for entry in entries]
+    if all(isinstance(entry, float) for entry in entries):
+        for digits in range(6, 18):
+            if len(set(texts)) >= len(set(entries)):
+                break
+            texts = [f"{entry:,.{digits}g}" for entry in entries]
+    elif all(isinstance(entry, datetime) for entry in entries) and len(set(texts)) < len(set(entries)):
+        texts = [entry.isoformat(sep=" ") for entry in entries]
+    return texts
+
+
 def _headline(answer: Answer) -> str:
     if answer.query is None:
         return f"every row → {_result(answer)}"
     names = answer.labels.keys
     known = {names[0]: answer.query} if len(names) == 1 else answer.query
-    query = ", ".join(f"{name} = {shown(entry)}" for name, entry in known.items())
+    # As many digits as in the table below, whose rows may be very near.
+    columns = _texts([answer.query, *(row.key for row in answer.rows)], names)
+    texts = {name: column[0] for name, column in zip(names, columns, strict=True)}
+    query = ", ".join(f"{name} = {texts[name]}" for name in known)
     return f"{query} → {_result(answer)}"
 
 
@@ -237,33 +270,20 @@ def _one_result(value: Any, std: Any, probabilities: Any) -> str:
     return shown(value) + (f" ± {shown(std)}" if std is not None else "")
 
 
-def _cells(entry: Any, names: Sequence[str]) -> list[str]:
-    """An entry for each of several columns; a query may leave some out."""
+def _texts(entries: Sequence[Any], names: Sequence[str]) -> list[list[str]]:
+    """Entries, each with a part for each of several columns, as columns of text; a query may leave parts out."""
     if len(names) == 1:
-        return [shown(entry)]
-    if isinstance(entry, dict):
-        return [shown(entry[name]) if name in entry else "any" for name in names]
-    return [shown(each) for each in entry]
+        return [apart(entries)]
+    rows = [entry if isinstance(entry, dict) else dict(zip(names, entry, strict=True)) for entry in entries]
+    return [_texts_of([row.get(name, ANY) for row in rows]) for name in names]
+
+
+def _texts_of(entries: Sequence[Any]) -> list[str]:
+    known = iter(apart([entry for entry in entries if entry is not ANY]))
+    return ["any" if entry is ANY else next(known) for entry in entries]
 
 
 def _looks_numeric(cell: str) -> bool:
     return (
         cell.strip("<>%–").replace(",", "").replace(".", "").replace("-", "").replace("e+", "").isdigit() or cell == "–"
     )
-
-
-def _fitted(lines: list[list[str]], room: int) -> list[list[str]]:
-    """Cells shortened until every line fits: the widest column gives way first."""
-    widths = [min(max(len(line[column]) for line in lines), CELL) for column in range(len(lines[0]))]
-    while sum(widths) + 2 * (len(widths) - 1) > room and max(widths) > 6:
-        widths[widths.index(max(widths))] -= 1
-    return [
-        [cell if len(cell) <= size else cell[: size - 1] + "…" for cell, size in zip(line, widths, strict=True)]
-        for line in lines
-    ]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False) or [""]

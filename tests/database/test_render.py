@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from datetime import date, datetime, timedelta
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from rich.console import Console
 
 from regard import Database, Gaussian
+from regard.database.layout import cell_width, cut, wrapped
 from regard.database.render import bar, percent, shown
 
 
@@ -160,3 +162,71 @@ def test_a_weight_never_looks_like_nothing() -> None:
 def test_digits_that_the_spread_drowns_are_left_out() -> None:
     answer = Database(["x", "x"], [0.12345, 0.12355]).attend("x")
     assert repr(answer).splitlines()[0] == "key = x → 0.123500 ± 0.000050"
+
+
+def test_a_narrow_terminal_loses_the_bars_and_no_digit(salaries: Database) -> None:
+    assert drawn(salaries.attend(3.5, score=Gaussian(0.1), top=2), width=40).splitlines()[1:4] == [
+        "row  gpa  salary  weight",
+        "  2  3.5  70,000   45.2%",
+        "  1  3.4  69,000   27.4%",
+    ]
+    many = drawn(salaries.attend([3.5, 3.6], score=Gaussian(0.1)), width=36)
+    assert "70,274 ± 1,138" in many
+    assert "█" not in many
+
+
+def test_numbers_stay_whole_where_nothing_fits(salaries: Database) -> None:
+    for width in (8, 12, 20):
+        text = drawn(salaries.attend(3.5, score=Gaussian(0.1)), width=width)
+        assert {"3.5", "70,000", "45.2%"} <= set(text.split())
+
+
+def test_text_gives_way_before_the_bars_do_and_more_after() -> None:
+    database = Database({"a long name": ["x" * 40] * 2}, {"y": [1.0, 2.0]})
+    answer = database.attend("x" * 40)
+    assert f"{'x' * 27}…" in drawn(answer, width=80)
+    assert f"0  {'x' * 11}…  1.0   50.0%  █" in drawn(answer, width=48)
+    assert f"0  {'x' * 27}…  1.0   50.0%\n" in drawn(answer, width=47)
+    assert f"0  {'x' * 5}…  1.0   50.0%\n" in drawn(answer, width=24)
+    assert "x" * 40 in drawn(answer, width=150).splitlines()[2]
+
+
+def test_it_is_as_wide_as_the_terminal() -> None:
+    long = "word " * 30
+    database = Database({f"column {place}": [long] for place in range(4)}, {"y": [1.0]})
+    for width in (60, 80, 160):
+        lines = drawn(database, width=width).splitlines()
+        assert width - 12 < max(map(len, lines)) <= width
+
+
+def test_wide_characters_keep_the_columns_straight() -> None:
+    database = Database({"major": ["法律", "art", "e\u0301cole"]}, {"salary": [1.0, 2.0, 3.0]})
+    header, *lines = repr(database).splitlines()[1:]
+    assert header == "row  major  salary"
+    assert lines == ["  0  法律      1.0", "  1  art       2.0", "  2  e\u0301cole     3.0"]
+
+
+@pytest.mark.parametrize("without_rich", [False, True])
+def test_the_width_of_a_text_is_that_of_its_characters(without_rich: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if without_rich:
+        monkeypatch.setitem(sys.modules, "rich.cells", None)
+    cell_width.cache_clear()
+    assert [cell_width(text) for text in ("", "law", "法律", "e\u0301", "é")] == [0, 3, 4, 1, 1]
+    assert (cut("法律法律", 6), cut("法律", 4), cut("law", 2)) == ("法律…", "法律", "l…")
+
+
+def test_long_words_and_wide_ones_are_wrapped() -> None:
+    assert wrapped("a bc def", 6) == ["a bc", "  def"]
+    assert wrapped("abcdefghij", 6) == ["abcd", "  efgh", "  ij"]
+    assert wrapped("法律法律 法律", 6) == ["法律", "  法律", "  法律"]
+    assert wrapped("", 6) == [""]
+
+
+def test_rows_that_differ_look_different() -> None:
+    near = Database([1e6 + 0.001, 1e6 + 0.002], [0.1, 0.1 + 1e-9]).attend(1e6 + 0.0015, score=Gaussian(1.0))
+    text = repr(near)
+    assert "key = 1,000,000.0015 →" in text
+    for cell in ("1,000,000.001 ", "1,000,000.002 ", " 0.1 ", " 0.100000001 "):
+        assert cell in text
+    moments = [datetime(2020, 1, 1, microsecond=each) for each in (1, 2)]
+    assert "2020-01-01 00:00:00.000002" in repr(Database(moments, [1.0, 2.0]))
