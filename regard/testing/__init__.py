@@ -1,6 +1,6 @@
 """The engine contract, shipped: every engine matches the definition or refuses with reasons."""
 
-from regard.testing.cases import DTYPES, MASKS, RULES, SCORES, Case, Sizes, every_case
+from regard.testing.cases import DTYPES, MASKS, RULES, SCORES, VARIANTS, Case, Sizes, every_case
 from regard.testing.contract import Mismatch, Outcome, check
 from regard.testing.memory import AllocationTrap, TooLarge
 from regard.testing.table import support_tables
@@ -10,6 +10,7 @@ __all__ = [
     "MASKS",
     "RULES",
     "SCORES",
+    "VARIANTS",
     "AllocationTrap",
     "Case",
     "Mismatch",

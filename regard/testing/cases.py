@@ -208,6 +208,32 @@ STEPS = frozenset({"Boxcar", "Equal"})
 CHOICES = frozenset({"OneHot", "TopK", "TopK(Raw)", "TopK(Sparsemax)"})
 
 
+def _broken(inputs: list[Tensor]) -> list[Tensor]:
+    """NaN in the last key and its value, infinity in the last query."""
+    queries, keys, values = (each.clone() for each in inputs)
+    queries[..., -1:, :], keys[..., -1:, :], values[..., -1:, :] = torch.inf, torch.nan, torch.nan
+    return [queries, keys, values]
+
+
+# What may be unusual about the inputs of a case: a change of queries, keys and values.
+VARIANTS: Mapping[str, Callable[[list[Tensor]], list[Tensor]]] = MappingProxyType(
+    {
+        "plain": lambda inputs: inputs,
+        "dropout": lambda inputs: inputs,
+        "NaN and infinity": _broken,
+        "one query": lambda inputs: [inputs[0][..., :1, :], *inputs[1:]],
+        "no queries": lambda inputs: [inputs[0][..., :0, :], *inputs[1:]],
+        "no keys": lambda inputs: [inputs[0], inputs[1][..., :0, :], inputs[2][..., :0, :]],
+        "an empty batch": lambda inputs: [each[:0] for each in inputs],
+        "no batch axes": lambda inputs: [each[0, 0] for each in inputs],
+        "batch axes of values alone": lambda inputs: [inputs[0][0, 0], inputs[1][0, 0], inputs[2]],
+        "batch axes of queries alone": lambda inputs: [inputs[0], inputs[1][0, 0], inputs[2][0, 0]],
+        "one tensor for all": lambda inputs: [inputs[0]] * 3,
+        "not contiguous": lambda inputs: [each.mT.contiguous().mT for each in inputs],
+    }
+)
+
+
 @dataclass(frozen=True)
 class Case:
     """One cell of the table."""
@@ -218,9 +244,11 @@ class Case:
     dtype: torch.dtype = torch.float32
     device: str = "cpu"
     size: Sizes = Sizes()
+    variant: str = "plain"
 
     def __str__(self) -> str:
-        return f"{self.score} | {self.rule} | {self.mask} | {str(self.dtype).removeprefix('torch.')}"
+        names = (self.score, self.rule, self.mask, str(self.dtype).removeprefix("torch."))
+        return " | ".join(names if self.variant == "plain" else (*names, self.variant))
 
     @property
     def expected_error(self) -> bool:
@@ -263,11 +291,14 @@ class Case:
             with torch.no_grad():
                 for parameter in score.parameters():
                     parameter.abs_()
-        tensors = [each.to(self.dtype).to(dtype).to(self.device).requires_grad_() for each in inputs]
+        inputs = VARIANTS[self.variant](inputs)
+        unique = {id(each): each.to(self.dtype).to(dtype).to(self.device).requires_grad_() for each in inputs}
+        tensors = [unique[id(each)] for each in inputs]
         for module in (score, rule):
             module.to(self.dtype).to(dtype).to(self.device)
         mask = None if mask is None else mask.to(self.device)
-        return make_problem(*tensors, score=score, weights=rule, mask=mask)
+        dropout = 0.4 if self.variant == "dropout" else 0.0
+        return make_problem(*tensors, score=score, weights=rule, mask=mask, dropout=dropout, seed=2**40 + 17)
 
 
 def every_case(dtype: torch.dtype = torch.float32, device: str = "cpu") -> Iterator[Case]:
