@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -28,21 +29,67 @@ MATTERS = 1e-6
 """A row matters if it weighs at least this fraction of the heaviest."""
 
 
-class Asker:
-    """Answers queries about pairs. What every question needs (matrices, the bandwidth) is made once."""
+class Rows:
+    """The rows in which some key columns, and the values, are complete: ready to be weighed.
 
-    def __init__(self, pairs: Pairs) -> None:
-        self.pairs = pairs
-        self.encoding = Encoding(pairs.keys, pairs.complete)
-        self.pool = ValuePool(pairs.values, pairs.complete)
+    What every question needs (matrices, the widths) is made once.
+
+    Args:
+        pairs: keys and values.
+        columns: the places of the key columns that are asked for.
+    """
+
+    def __init__(self, pairs: Pairs, columns: Sequence[int]) -> None:
+        self.columns = tuple(columns)
+        self.rows = pairs.complete_in(columns)
+        self.encoding = Encoding([pairs.keys[place] for place in columns], self.rows)
+        self.pool = ValuePool(pairs.values, self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     @cached_property
     def choice(self) -> Choice:
         """The widths that the data choose."""
-        quantities = [place for place, column in enumerate(self.pairs.keys) if isinstance(column, Quantity)]
-        categories = [place for place in range(len(self.pairs.keys)) if place not in quantities]
-        places = self.encoding.places_of(quantities, categories)
-        return choose(self.encoding.scaled, places, self.pool.targets)
+        places = range(len(self.columns))
+        quantities = [place for place in places if isinstance(self.encoding.columns[place], Quantity)]
+        categories = [place for place in places if place not in quantities]
+        return choose(self.encoding.scaled, self.encoding.places_of(quantities, categories), self.pool.targets)
+
+    def similarity(self, asked: Sequence[int], score: ScoreLike, weights: Weights | None) -> Similarity:
+        """The similarity for queries that know the columns `asked`."""
+        places = [self.columns.index(place) for place in asked]
+        return similarity(self.encoding, places, score, weights, lambda: self.choice)
+
+    def encode(self, queries: Sequence[Query], *, scaled: bool) -> Tensor:
+        """Queries as rows of the keys' matrix."""
+        return self.encoding.encode([[query[place] for place in self.columns] for query in queries], scaled=scaled)
+
+    def keys(self, *, scaled: bool) -> Tensor:
+        """The keys as a matrix `(n_rows, dim)`."""
+        return self.encoding.scaled if scaled else self.encoding.own
+
+
+class Asker:
+    """Answers queries about pairs."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs = pairs
+        self._rows: dict[tuple[int, ...], Rows] = {}
+
+    def rows(self, asked: Sequence[int]) -> Rows:
+        """The rows that can answer queries that know the columns `asked`.
+
+        Where the other columns leave no more rows out, the rows of whole queries answer, whose widths may be known.
+        """
+        every = tuple(range(len(self.pairs.keys)))
+        if every not in self._rows:
+            self._rows[every] = Rows(self.pairs, every)
+        known = tuple(asked)
+        if known not in self._rows:
+            same = len(self.pairs.complete_in(known)) == len(self._rows[every])
+            self._rows[known] = self._rows[every] if same else Rows(self.pairs, known)
+        return self._rows[known]
 
     def ask(self, queries: list[Query], score: ScoreLike, weights: Weights | None, top: int) -> list[Answer]:
         """An answer to each query."""
@@ -54,34 +101,34 @@ class Asker:
                 place
             )
         for asked, places in groups.items():
-            chosen = similarity(self.encoding, asked, score, weights, lambda: self.choice)
-            step = self.pool.block_size()
+            rows = self.rows(asked)
+            chosen = rows.similarity(asked, score, weights)
+            step = rows.pool.block_size()
             for start in range(0, len(places), step):
                 block = places[start : start + step]
-                answers |= zip(block, self._answers([queries[each] for each in block], chosen, top), strict=True)
+                answers |= zip(block, self._answers([queries[each] for each in block], rows, chosen, top), strict=True)
         return [answers[place] for place in range(len(queries))]
 
     def average(self, top: int) -> Answer:
-        """The answer in which every row weighs the same."""
+        """The answer in which every row weighs the same; it needs no keys."""
         rule = Uniform()
         every = Similarity(Equal(), rule, scaled=False, text=f"every row alike · {rule}")
-        return self._answers([(UNKNOWN,) * len(self.pairs.keys)], every, top)[0]
+        return self._answers([(UNKNOWN,) * len(self.pairs.keys)], self.rows(()), every, top)[0]
 
-    def _answers(self, queries: list[Query], chosen: Similarity, top: int) -> list[Answer]:
+    def _answers(self, queries: list[Query], asked: Rows, chosen: Similarity, top: int) -> list[Answer]:
         """The answers to a block of queries that know the same columns."""
         if isinstance(top, bool) or not isinstance(top, int) or top < 1:
-            raise OptionError(f"`top` must be a positive integer: got {top!r}.")
+            raise OptionError(f"`top` must be a positive integer: got {top!r}. Pass how many rows to list, such as 10.")
         self._check_rule(chosen.weights)
-        encoded = self.encoding.encode(queries, scaled=chosen.scaled)
-        n_rows = len(self.pairs.complete)
-        if not n_rows:
+        encoded = asked.encode(queries, scaled=chosen.scaled)
+        if not len(asked):
             missing = "every row has a missing key or value" if len(self.pairs) else "the database is empty"
-            return [self._nothing(query, chosen, f"No similar rows: {missing}.") for query in queries]
-        keys = self.encoding.scaled if chosen.scaled else self.encoding.own
+            return [self._nothing(query, asked, chosen, f"No similar rows: {missing}.") for query in queries]
+        keys = asked.keys(scaled=chosen.scaled)
         with torch.no_grad():
-            view = weigh(encoded, keys, self.pool.pooled_with(keys.dtype), score=chosen.score, weights=chosen.weights)
-            summaries = self.pool.summaries(view)
-            heaviest = view.top(min(top, n_rows))
+            view = weigh(encoded, keys, asked.pool.pooled_with(keys.dtype), score=chosen.score, weights=chosen.weights)
+            summaries = asked.pool.summaries(view)
+            heaviest = view.top(min(top, len(asked)))
             best = [0.0] * len(queries)
             if chosen.floor > -math.inf:
                 nearest = keys[heaviest.indices[:, 0].clamp(min=0)]  # −1 where every weight is 0
@@ -91,15 +138,15 @@ class Asker:
         for query, (total, summary), values, indices, score in zip(
             queries, summaries, heaviest.weights, heaviest.indices, best, strict=True
         ):
-            rows = self._listed(values, indices)
+            rows = self._listed(asked, values, indices)
             if total == 0 or not score > chosen.floor:
-                answers.append(self._nothing(query, chosen, no_similar_rows(query, self.pairs.keys, rows)))
+                answers.append(self._nothing(query, asked, chosen, no_similar_rows(query, self.pairs.keys, rows)))
             else:
-                answers.append(self._something(query, chosen, rows, summary, total))
+                answers.append(self._something(query, asked, chosen, rows, summary, total))
         return answers
 
     def _something(
-        self, query: Query, chosen: Similarity, rows: list[Row], summary: list[Summary], total: float
+        self, query: Query, asked: Rows, chosen: Similarity, rows: list[Row], summary: list[Summary], total: float
     ) -> Answer:
         remark = unknown_categories(query, self.pairs.keys)
         return Answer(
@@ -112,10 +159,10 @@ class Asker:
             rest=max(total - sum(row.weight for row in rows), 0.0),
             similarity=chosen.text,
             message=f"{remark[0].upper()}{remark[1:]}." if remark else "",
-            **self._counts(),
+            **self._counts(asked),
         )
 
-    def _nothing(self, query: Query, chosen: Similarity, message: str) -> Answer:
+    def _nothing(self, query: Query, asked: Rows, chosen: Similarity, message: str) -> Answer:
         return Answer(
             query=self._named(query),
             found=False,
@@ -126,14 +173,13 @@ class Asker:
             rest=0.0,
             similarity=chosen.text,
             message=message,
-            **self._counts(),
+            **self._counts(asked),
         )
 
-    def _counts(self) -> dict[str, Any]:
-        n_rows = len(self.pairs.complete)
-        return {"n_rows": n_rows, "n_left_out": len(self.pairs) - n_rows, "labels": self.pairs.labels}
+    def _counts(self, asked: Rows) -> dict[str, Any]:
+        return {"n_rows": len(asked), "n_left_out": len(self.pairs) - len(asked), "labels": self.pairs.labels}
 
-    def _listed(self, weights: Tensor, indices: Tensor) -> list[Row]:
+    def _listed(self, asked: Rows, weights: Tensor, indices: Tensor) -> list[Row]:
         """The rows that mattered, as the table knows them."""
         least = float(weights.abs().max()) * MATTERS
         kept = [
@@ -141,7 +187,7 @@ class Asker:
             for weight, place in zip(weights.tolist(), indices.tolist(), strict=True)
             if abs(weight) > least
         ]
-        rows = self.pairs.complete[[place for _, place in kept]].tolist()
+        rows = asked.rows[[place for _, place in kept]].tolist()
         return [
             Row(self.pairs.label(row), self.pairs.key(row), self.pairs.value(row), weight)
             for row, (weight, _) in zip(rows, kept, strict=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
+from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from regard.database.answer import Answer, Answers
 from regard.database.asking import Asker
@@ -24,6 +26,12 @@ from regard.weights import Weights
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+Scalar = str | bytes | int | float | Decimal | date | timedelta
+"""What is one query, whatever the keys are."""
+
+ManyRows = list[tuple[Any, ...]] | list[dict[str, Any]]
+"""What is many queries, whatever the keys are. Any other list or tensor may be a vector, or a row."""
+
 FIRST = 5
 """How many pairs a database shows of itself."""
 
@@ -32,8 +40,9 @@ class Database:
     """Pairs of keys and values, D = {(k₁, v₁), …, (k_m, v_m)}, and attention over them.
 
     Keys are numbers, dates, text, vectors, or anything that can be hashed; values may be anything at all. A row whose
-    key or value is missing (None, NaN, NaT, an infinity) is left out of every weighted answer, and the answer says how
-    many were; exact lookup still finds it by its key.
+    value is missing (None, NaN, NaT, an infinity, a number beyond floats), or its key in a column that the query asks
+    about, is left out of the weighted answer, and the answer says how many were; exact lookup still finds it.
+    A database is a snapshot: what is done to the tensors and lists later is not done to it.
 
     Args:
         keys: a sequence, a tensor `(n_rows,)` or `(n_rows, dim)`, or a dict of columns.
@@ -138,7 +147,21 @@ class Database:
             raise missing_key(key, self._pairs.keys, self._pairs.values)
         return [self._pairs.value(row) for row in rows]
 
-    def attend(self, query: Any, *, score: ScoreLike = None, weights: Weights | None = None, top: int = 10) -> Any:
+    @overload
+    def attend(
+        self, query: Scalar, *, score: ScoreLike = None, weights: Weights | None = None, top: int = 10
+    ) -> Answer: ...
+    @overload
+    def attend(
+        self, query: ManyRows, *, score: ScoreLike = None, weights: Weights | None = None, top: int = 10
+    ) -> Answers: ...
+    @overload
+    def attend(
+        self, query: Any, *, score: ScoreLike = None, weights: Weights | None = None, top: int = 10
+    ) -> Answer | Answers: ...
+    def attend(
+        self, query: Any, *, score: ScoreLike = None, weights: Weights | None = None, top: int = 10
+    ) -> Answer | Answers:
         """What the rows like the query say: Attention(q, D) = Σ α(q, k_i) v_i, as an `Answer`.
 
         Left to itself, the database compares quantities by a Gaussian whose bandwidth it chooses by leave-one-out, and
@@ -147,17 +170,23 @@ class Database:
         (beyond what rows typically find among the others), the answer is that there are no similar rows.
 
         Args:
-            query: a key, or many: a list of keys, a tensor `(n_queries, dim)`, a dict of lists. With several key
-                columns, a tuple or a dict; columns that the dict leaves out, or that are None, do not count.
+            query: one, or many. Columns that a query leaves out, or that are None, do not count.
+                With one key column, a scalar is one query, and any sequence of them (a list, a tuple, an array) is
+                many; but where keys are vectors, a vector is one and a matrix is many, and where keys are text or
+                objects, a tuple is one: it may be a key.
+                With several, a tuple or a list with an entry for each column is one; a list of tuples, lists or dicts
+                is many.
+                A dict is one query by name; it is many where its entries are lists. A frame is a query for each row.
             score: a score of the quantities, or a dict with a score for each column. One column is compared in its own
                 units (dates in days); several together, in standard deviations from their mean. The scores of columns
-                add; a kernel (Boxcar, Epanechnikov, Triangular, Equal) among several enters by its logarithm, so that
-                kernels multiply.
-            weights: `Softmax()` if left out; `Proportional()` for a kernel alone.
+                add; kernels (Boxcar, Epanechnikov, Triangular, Equal, or any score that `is_kernel`) multiply.
+            weights: `Softmax()` if left out; `Proportional()` for a kernel alone. Asked of text keys alone, Softmax()
+                takes the exponential of an equality that is 0 or 1, so a row that differs still weighs 1/e, 37% of one
+                that does not: leave it out unless you mean that.
             top: how many rows the answer lists at most.
 
         Returns:
-            An `Answer`; many queries give `Answers`, one for each.
+            An `Answer`; many queries give `Answers`, one for each, also where there is one of them, or none.
 
         Example:
             >>> from regard import Boxcar
@@ -184,6 +213,8 @@ class Database:
 
     def average(self, *, top: int = 10) -> Answer:
         """The answer with equal weights: averaging across the entire database, or average pooling.
+
+        It asks about no key, so that only rows without a value are left out.
 
         Example:
             >>> Database(["a", "b"], [1.0, 2.0]).average().value

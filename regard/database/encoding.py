@@ -30,18 +30,18 @@ class Encoding:
         self.rows = rows
         self.coordinates: list[list[int]] = []
         for column in columns:
-            start = self.coordinates[-1][-1] + 1 if self.coordinates else 0
+            start = self.dim
             self.coordinates.append(list(range(start, start + (column.dim if isinstance(column, Quantity) else 1))))
 
     @property
     def dim(self) -> int:
         """The number of coordinates."""
-        return self.coordinates[-1][-1] + 1
+        return sum(map(len, self.coordinates))
 
     @cached_property
     def dtype(self) -> torch.dtype:
         """float64, so that a million rows sum without loss; but vectors that came in float32 stay in it."""
-        narrow = all(
+        narrow = bool(self.columns) and all(
             isinstance(column, VectorColumn) and column.numbers.dtype == torch.float32 for column in self.columns
         )
         return torch.float32 if narrow else torch.float64
@@ -53,6 +53,8 @@ class Encoding:
             column.numbers if isinstance(column, Quantity) else _category(column).codes.unsqueeze(-1)
             for column in self.columns
         ]
+        if not parts:
+            return torch.zeros(len(self.rows), 0, dtype=self.dtype)
         whole = torch.cat([part.to(self.dtype) for part in parts], dim=-1)
         return whole if len(self.rows) == len(whole) else whole[self.rows]
 
@@ -129,7 +131,7 @@ class Encoding:
                 else:
                     line.append(float(_category(column).code(entry)))
             lines.append(line)
-        own = torch.tensor(lines, dtype=self.dtype).reshape(-1, self.dim)
+        own = torch.tensor(lines, dtype=self.dtype).reshape(len(lines), self.dim)
         return self._scaled(own) if scaled else own
 
 

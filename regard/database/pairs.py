@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -60,10 +59,10 @@ class Pairs:
         """What everything is called."""
         return Labels(tuple(names(self.keys)), tuple(names(self.values)), self.index_name)
 
-    @cached_property
-    def complete(self) -> Tensor:
-        """The rows in which nothing is missing."""
-        missing = torch.stack([column.missing for column in (*self.keys, *self.values)]).any(dim=0)
+    def complete_in(self, keys: Sequence[int]) -> Tensor:
+        """The rows in which none of those key columns is missing, and no value."""
+        columns = [*(self.keys[place] for place in keys), *self.values]
+        missing = torch.stack([column.missing for column in columns]).any(dim=0)
         return (~missing).nonzero().flatten()
 
     def label(self, row: int) -> Any:

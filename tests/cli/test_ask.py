@@ -172,7 +172,7 @@ def test_a_score_for_each_column(grades: str) -> None:
 
 def test_average_weighs_every_row_alike(grades: str) -> None:
     (answer,) = answers(grades, "-k", "gpa", "-v", "salary", "--average")
-    assert answer["value"] == pytest.approx((70_000 + 69_000 + 72_500 + 61_000 + 80_000 + 66_000) / 6)
+    assert answer["value"] == pytest.approx((70_000 + 69_000 + 72_500 + 61_000 + 80_000 + 80_000 + 66_000) / 7)
 
 
 def test_exact_prints_the_value_and_nothing_else(grades: str) -> None:

@@ -18,6 +18,7 @@ from regard import (
     Cosine,
     Database,
     Epanechnikov,
+    Equal,
     Gaussian,
     Laplacian,
     OneHot,
@@ -252,10 +253,36 @@ def test_parts_that_are_never_together_are_no_answer() -> None:
 
 def test_rows_with_a_missing_key_or_value_are_left_out_and_counted() -> None:
     database = Database([1.0, None, 2.0, math.nan, 3.0, math.inf], [10.0, 20.0, None, 40.0, 50.0, 60.0])
-    answer = database.average()
+    answer = database.attend(2.0, weights=Uniform())
     assert answer.value == 30.0
     assert (answer.n_rows, answer.n_left_out) == (2, 4)
     assert "2 rows, 4 left out (missing key or value)" in repr(answer)
+
+
+def test_keys_that_are_not_asked_about_may_be_missing() -> None:
+    database = Database({"x": [1.0, 2.0, None], "word": ["a", None, "a"]}, [10.0, 20.0, 60.0])
+    average = database.average()
+    assert (average.value, average.n_rows, average.n_left_out) == (30.0, 3, 0)
+    by_word = database.attend({"word": "a"})
+    assert (by_word.value, by_word.n_rows, by_word.n_left_out) == (35.0, 2, 1)
+    assert [row.key for row in by_word.rows] == [(1.0, "a"), (None, "a")]
+    assert database.attend({"x": 2.0}, weights=OneHot()).value == 20.0
+    assert database.attend((2.0, "a"), weights=OneHot()).value == 10.0
+    assert database.attend({"x": 2.0}, score={"x": Boxcar(1.0), "word": Equal()}).n_rows == 2
+
+
+def test_softmax_on_text_weighs_a_mismatch_by_1_over_e() -> None:
+    rows = Database(["a", "b"], [1.0, 2.0]).attend("a", weights=Softmax()).rows
+    assert rows[1].weight / rows[0].weight == pytest.approx(1 / math.e)
+
+
+@pytest.mark.parametrize("top", [0, True, 2.5])
+def test_the_number_of_rows_is_a_positive_integer(salaries: Database, top: int) -> None:
+    with pytest.raises(OptionError) as error:
+        salaries.attend(3.5, top=top)
+    assert str(error.value) == (
+        f"`top` must be a positive integer: got {top!r}. Pass how many rows to list, such as 10."
+    )
 
 
 def test_a_key_whose_value_is_missing_can_be_looked_up_but_not_weighed() -> None:

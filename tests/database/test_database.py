@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import date
+from typing import get_overloads
 
 import pytest
 import torch
 
 from regard import Database, Equal, OneHot, attend
+from regard.database import Answer, Answers
 from regard.errors import OptionError, ShapeError
 
 GPA = [3.0, 3.2, 3.4, 3.5, 3.6, 3.8, 4.0]
@@ -188,3 +190,16 @@ def test_a_query_beyond_floats_is_refused() -> None:
         Database([1, 2], [3, 4]).attend(10**400)
     with pytest.raises(OptionError, match="must be a vector of 2 finite numbers"):
         Database(torch.eye(2), [3, 4]).attend((10**400, 1))
+
+
+def test_what_is_one_query_and_what_is_many_is_in_the_types() -> None:
+    assert [each.__annotations__["return"] for each in get_overloads(Database.attend)] == [
+        "Answer",
+        "Answers",
+        "Answer | Answers",
+    ]
+    rows = Database({"x": [1.0, 2.0], "word": ["a", "b"]}, [1.0, 2.0])
+    assert isinstance(rows.attend([(1.0, "a")]), Answers)
+    assert isinstance(rows.attend([{"x": 1.0}]), Answers)
+    assert isinstance(Database([1.0, 2.0], [1.0, 2.0]).attend([{"key": 1.0}]), Answers)
+    assert isinstance(Database([1.0, 2.0], [1.0, 2.0]).attend(1), Answer)

@@ -146,8 +146,8 @@ def test_a_value_may_also_be_a_key() -> None:
 def test_empty_text_in_a_file_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "words.csv"
     path.write_text('word,count\na,1\n"",2\nc,3\n')
-    answer = Database.from_table(path, key="word", value="count").average()
-    assert (answer.value, answer.n_left_out) == (2.0, 1)
+    answer = Database.from_table(path, key="word", value="count").attend("c")
+    assert (answer.value, answer.n_left_out) == (3.0, 1)
 
 
 def test_a_misspelt_column_is_told_the_nearest_and_all() -> None:
