@@ -161,7 +161,8 @@ def best_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         # topk() may take any of the keys that tie for the last place. Only then is a stable sort of everything needed.
         last = best[..., -1:]
         ties = ((scores == last).sum(-1) != (best == last).sum(-1)) & (last.squeeze(-1) > -torch.inf)
-        if not bool(ties.any()):
+        # A NaN ties with every other.
+        if not bool((ties | last.squeeze(-1).isnan()).any()):
             places = places.sort(dim=-1).values
             scores, within = scores.gather(-1, places).sort(dim=-1, descending=True, stable=True)
             return scores, places.gather(-1, within)
