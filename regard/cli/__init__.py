@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -82,6 +83,8 @@ def main() -> None:
     # torch reads this when it is imported. Its threads spin where they wait for each other, and on a machine that is
     # busy with other work they then wait for the spinning: additive attention took 20 times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # NumPy is optional here; torch warns of its absence.
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     for stream in (sys.stdout, sys.stderr):
         # A terminal that has no letter for α or █ shows a question mark in its place: no reason to die.
         if isinstance(stream, io.TextIOWrapper):

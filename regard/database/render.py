@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from regard.database.layout import cell_width, fitted, padded, wrapped
+from regard.drawing import bar
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -160,19 +161,6 @@ def as_html(report: Report) -> str:
         out.append("</tbody></table>")
     out += [f"<p><small>{escape(note)}</small></p>" for note in report.notes]
     return "".join(out) + "</div>"
-
-
-def bar(fraction: float, width: int) -> str:
-    """A bar, to an eighth of a character; never invisible, unless the fraction is 0 or less.
-
-    Example:
-        >>> bar(0.5, 5)
-        '██▌'
-    """
-    if fraction <= 0:
-        return ""
-    whole, rest = divmod(max(round(min(fraction, 1.0) * width * 8), 1), 8)
-    return "█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
 
 def percent(weight: float) -> str:

@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import ShapeError
+from regard.learned import keep_positive, shown
+from regard.scores.base import Score, same_dim
 from regard.scores.form import ChannelForm, ChannelFunction, DotForm, Form
 
 # ‖q‖² + ‖k‖², in squared bandwidths, up to which the folded form's rounding (eps times that) does no harm.
 FOLD_LIMIT = 64.0
+
+
+class DistanceScore(Score):
+    """The logarithm of a kernel of q − k, with one bandwidth, or one for each dimension."""
+
+    is_log_kernel = True
+    bandwidth: float | Tensor
+
+    def __init__(self, bandwidth: float | Tensor | nn.Parameter) -> None:
+        super().__init__()
+        keep_positive(self, "bandwidth", bandwidth)
+
+    def check(self, queries: Tensor, keys: Tensor) -> None:
+        """Raise unless queries, keys and the bandwidth have one dim."""
+        name, dim = type(self).__name__, queries.shape[-1]
+        same_dim(queries, keys, name)
+        if isinstance(self.bandwidth, Tensor) and tuple(self.bandwidth.shape) not in ((), (1,), (dim,)):
+            raise ShapeError(
+                f"`bandwidth` of {name} must be one number, or one for each of {dim} dimensions: "
+                f"got {tuple(self.bandwidth.shape)}. Pass a tensor ({dim},)."
+            )
+
+    def extra_repr(self) -> str:
+        return f"bandwidth={shown(self.bandwidth)}"
 
 
 def folded(queries: Tensor, keys: Tensor) -> Form | None:
@@ -39,15 +65,6 @@ def summed(
     if not isinstance(factor, Tensor):
         return ChannelForm(queries, keys, function, scale=scale * factor)
     return ChannelForm(queries, keys, function, factor.expand(1, queries.shape[-1]), scale=scale)
-
-
-def check_bandwidth(bandwidth: float | Tensor, dim: int, owner: str) -> None:
-    """Raise unless there is one bandwidth, or one for each dimension."""
-    if isinstance(bandwidth, Tensor) and tuple(bandwidth.shape) not in ((), (1,), (dim,)):
-        raise ShapeError(
-            f"`bandwidth` of {owner} must be one number, or one for each of {dim} dimensions: "
-            f"got {tuple(bandwidth.shape)}. Pass a tensor ({dim},)."
-        )
 
 
 def fold_is_safe(queries: Tensor, keys: Tensor) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.learned import keep_positive, shown
-from regard.scores.base import Score, same_dim
-from regard.scores.distance import check_bandwidth, folded, summed
+from regard.scores.distance import DistanceScore, folded, summed
 from regard.scores.form import Form
 
 
-class Gaussian(Score):
+class Gaussian(DistanceScore):
     """a(q, k) = −‖q − k‖² / (2 · bandwidth²): the logarithm of a Gaussian kernel.
 
     Under `Softmax()` this is Nadaraya–Watson kernel regression.
@@ -27,18 +25,7 @@ class Gaussian(Score):
         tensor([[70.]])
     """
 
-    is_log_kernel = True
-    bandwidth: float | Tensor
-
-    def __init__(self, bandwidth: float | Tensor | nn.Parameter) -> None:
-        super().__init__()
-        keep_positive(self, "bandwidth", bandwidth)
-
     def form(self, queries: Tensor, keys: Tensor) -> Form:
-        same_dim(queries, keys, "Gaussian")
-        check_bandwidth(self.bandwidth, queries.shape[-1], "Gaussian")
+        self.check(queries, keys)
         form = folded(queries / self.bandwidth, keys / self.bandwidth)
         return summed(queries, keys, "square", self.bandwidth**-2, scale=-0.5) if form is None else form
-
-    def extra_repr(self) -> str:
-        return f"bandwidth={shown(self.bandwidth)}"

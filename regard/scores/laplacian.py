@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.learned import keep_positive, shown
-from regard.scores.base import Score, same_dim
-from regard.scores.distance import check_bandwidth, summed
+from regard.scores.distance import DistanceScore, summed
 from regard.scores.form import Form
 
 
-class Laplacian(Score):
+class Laplacian(DistanceScore):
     """a(q, k) = −‖q − k‖₁ / bandwidth: the logarithm of a Laplacian kernel.
 
     Args:
@@ -24,17 +22,6 @@ class Laplacian(Score):
         tensor([[-2.]])
     """
 
-    is_log_kernel = True
-    bandwidth: float | Tensor
-
-    def __init__(self, bandwidth: float | Tensor | nn.Parameter) -> None:
-        super().__init__()
-        keep_positive(self, "bandwidth", bandwidth)
-
     def form(self, queries: Tensor, keys: Tensor) -> Form:
-        same_dim(queries, keys, "Laplacian")
-        check_bandwidth(self.bandwidth, queries.shape[-1], "Laplacian")
+        self.check(queries, keys)
         return summed(queries, keys, "absolute", 1 / self.bandwidth)
-
-    def extra_repr(self) -> str:
-        return f"bandwidth={shown(self.bandwidth)}"
