@@ -156,7 +156,7 @@ class Asker:
             std=self._by_name([each.std for each in summary]),
             probabilities=self._by_name([each.probabilities for each in summary]),
             rows=rows,
-            rest=max(total - sum(row.weight for row in rows), 0.0),
+            rest=_remainder(total, rows),
             similarity=chosen.text,
             message=f"{remark[0].upper()}{remark[1:]}." if remark else "",
             **self._counts(asked),
@@ -218,3 +218,9 @@ class Asker:
                     f"Weights for {column.name!r} ({column.label}) must sum to 1, or there is no average and no "
                     f"probability: got {rule}. Use Softmax() or Proportional()."
                 )
+
+
+def _remainder(total: float, rows: list[Row]) -> float:
+    """The weight of the rows that are not listed; 0 where only rounding is left. A rule may give negative weights."""
+    rest = total - sum(row.weight for row in rows)
+    return rest if abs(rest) > 1e-6 * max(abs(total), 1.0) else 0.0

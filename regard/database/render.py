@@ -52,7 +52,7 @@ def answer_report(answer: Answer) -> Report:
     lines = [list(line) for line in zip(*columns, strict=True)]
     numeric = [all(_looks_numeric(cell) for cell in column) for column in columns]
     heaviest = max((abs(row.weight) for row in answer.rows), default=0.0) or 1.0
-    notes = [f"the other rows weigh {percent(answer.rest)}"] if answer.found and answer.rest > 5e-4 else []
+    notes = [f"the other rows weigh {percent(answer.rest)}"] if answer.found and abs(answer.rest) > 5e-4 else []
     counted = f"{answer.n_rows:,} row" + ("s" if answer.n_rows != 1 else "")
     if answer.n_left_out:
         counted += f", {answer.n_left_out:,} left out (missing key or value)"

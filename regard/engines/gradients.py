@@ -126,14 +126,14 @@ def _add_tile(
     weights = rule.weights(scores, statistics, positions)
     buffers.add_values(tile, weights if keep is None else weights * keep, gradient)
     slope = rule.slope(scores, weights, statistics, positions)
-    tangents = rule.tangents(scores, weights, statistics, positions) if buffers.has_learned else ()
-    if slope is None and not tangents:
+    if slope is None and not buffers.has_learned:
         return
     to_weights = product(gradient, tile.values.mT)  # dP
     if keep is not None:
         to_weights = to_weights * keep
-    for place, tangent in enumerate(tangents):
-        buffers.add_learned(place, to_weights * tangent)
+    if buffers.has_learned:
+        centre = torch.zeros_like(to_weights[..., :1]) if delta is None else delta
+        buffers.add_learned(rule.learned_gradients(scores, weights, statistics, positions, to_weights, centre))
     if slope is not None and leaves and tracked.requires_grad:
         to_scores = slope * (to_weights if delta is None else to_weights - delta)  # dS
         buffers.add_leaves(tile, leaves, torch.autograd.grad(tracked, leaves, to_scores, allow_unused=True))
@@ -216,11 +216,12 @@ class _Buffers:
             target = target.squeeze(-3) if target.ndim > 2 else target
         target += (weights.mT @ gradient).sum_to_size(target.shape)
 
-    def add_learned(self, place: int, gradient: Tensor) -> None:
-        """Add the gradient of what the rule learned, from the gradient of each pair."""
-        buffer = self.gradients[self._learned[place]]
-        if buffer is not None:
-            buffer += gradient.double().sum_to_size(*buffer.shape, 1, 1).reshape(buffer.shape)
+    def add_learned(self, gradients: tuple[Tensor, ...]) -> None:
+        """Add the gradients of what the rule learned."""
+        for place, gradient in zip(self._learned, gradients, strict=True):
+            buffer = self.gradients[place]
+            if buffer is not None:
+                buffer += gradient
 
     def results(self) -> list[Tensor | None]:
         """The gradients in the dtypes of their inputs."""

@@ -14,7 +14,7 @@ from regard.engines.strips import pool_by_strips
 from regard.engines.tiles import TILE_ELEMENTS, Stream
 from regard.problem import AttentionProblem
 from regard.scores.capture import capturing
-from regard.weights import OnePass, Statistics
+from regard.weights import OnePass, Statistics, Weights
 from regard.weights.onepass import shift
 
 
@@ -65,6 +65,10 @@ class Tiled(Engine):
         reasons = super().refusals(problem)
         if not problem.weights.streams:
             reasons.append(f"{type(problem.weights).__name__} defines no passes over tiles (Weights.solve)")
+        elif type(problem.weights).learned is Weights.learned and any(
+            each.requires_grad for each in problem.weights.parameters()
+        ):
+            reasons.append(f"{type(problem.weights).__name__} has parameters that its learned() does not name")
         return reasons
 
     def bytes(self, problem: AttentionProblem) -> int:
@@ -106,7 +110,7 @@ def sum_stream(stream: Stream) -> Sums:
         for tile in stream.tiles(rows):
             scores = tile.scores()
             peak = torch.maximum(sums.peak, scores.amax(-1, keepdim=True))
-            numerators = rule.numerators(scores, peak)
+            numerators = rule.allowed_numerators(scores, peak)
             total = numerators.sum(-1, keepdim=True)
             pooled = tile.pool(numerators, tile.keep())
             if rule.shifted:

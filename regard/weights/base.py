@@ -123,6 +123,28 @@ class Weights(nn.Module):
         """∂α/∂θ on a tile for each tensor θ in `learned()`, at fixed scores."""
         return ()
 
+    def learned_gradients(
+        self,
+        scores: Tensor,
+        weights: Tensor,
+        statistics: Statistics,
+        columns: Tensor,
+        to_weights: Tensor,
+        delta: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """What a tile adds to the gradient of each tensor in `learned()`.
+
+        Args:
+            scores: The tile; `weights`, `statistics` and `columns` belong to it.
+            to_weights: The gradient of its weights, dP.
+            delta: dO·u of each row, 0 where the rule subtracts nothing.
+        """
+        tangents = self.tangents(scores, weights, statistics, columns)
+        return tuple(
+            (to_weights * tangent).double().sum_to_size(*each.shape, 1, 1).reshape(each.shape)
+            for each, tangent in zip(self.learned(), tangents, strict=True)
+        )
+
     def log_normalizer(self, statistics: Statistics) -> Tensor | None:
         """log Z of each row, `(..., n_queries)`, for rules that have one."""
         return None

@@ -36,10 +36,10 @@ class OnePass(Weights):
     shifted: ClassVar[bool] = False  # numerators are relative to the row's largest score: e^(a − peak)
 
     def numerators(self, scores: Tensor, peak: Tensor | None) -> Tensor:
-        """The numerators of a tile; 0 where a score is −inf.
+        """The numerators of a tile. What a rule learns may be used here: its gradient comes by autograd.
 
         Args:
-            scores: `(..., n_queries, n_keys)`.
+            scores: `(..., n_queries, n_keys)`, finite, unless the rule is `shifted` or the inputs were not.
             peak: The largest score of each row, `(..., n_queries, 1)`, if the rule is `shifted`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define numerators(scores, peak).")
@@ -57,13 +57,43 @@ class OnePass(Weights):
             (slope,) = torch.autograd.grad(numerators.sum(), leaves)
         return slope
 
+    def allowed_numerators(self, scores: Tensor, peak: Tensor | None) -> Tensor:
+        """The numerators of a tile, exactly 0 where a pair is not allowed."""
+        if self.shifted:
+            return self.numerators(scores, peak)  # 0 by itself: e^−inf
+        # Blocked scores are replaced before, not only after: 0 · NaN in a derivative would be NaN.
+        blocked = scores == -torch.inf
+        return torch.where(blocked, 0, self.numerators(torch.where(blocked, 0, scores), None))
+
+    def learned(self) -> tuple[Tensor, ...]:
+        return tuple(each for each in self.parameters() if each.requires_grad)
+
+    def learned_gradients(
+        self,
+        scores: Tensor,
+        weights: Tensor,
+        statistics: Statistics,
+        columns: Tensor,
+        to_weights: Tensor,
+        delta: Tensor,
+    ) -> tuple[Tensor, ...]:
+        # α = numerator / Σ numerator, so that the gradient of a numerator is (dP − δ) / Σ.
+        to_numerators = (to_weights - delta) / statistics[1] if self.normalized else to_weights
+        learned = self.learned()
+        with torch.enable_grad():
+            numerators = self.allowed_numerators(scores, statistics[0] if self.shifted else None)
+            if not numerators.requires_grad:
+                return tuple(torch.zeros_like(each) for each in learned)
+            found = torch.autograd.grad(numerators, learned, to_numerators, allow_unused=True)
+        return tuple(torch.zeros_like(a) if b is None else b for a, b in zip(learned, found, strict=True))
+
     @property
     def centre(self) -> str:  # type: ignore[override]
         return "output" if self.normalized else "none"
 
     def define(self, scores: Tensor) -> Tensor:
         peak = scores.detach().amax(-1, keepdim=True) if self.shifted and scores.shape[-1] else None
-        numerators = self.numerators(scores, peak)
+        numerators = self.allowed_numerators(scores, peak)
         if not self.normalized:
             return numerators
         total = numerators.sum(-1, keepdim=True)
@@ -79,16 +109,17 @@ class OnePass(Weights):
 
     def weights(self, scores: Tensor, statistics: Statistics, columns: Tensor) -> Tensor:
         peak, total = statistics
-        numerators = self.numerators(scores, peak if self.shifted else None)
+        numerators = self.allowed_numerators(scores, peak if self.shifted else None)
         return numerators / total if self.normalized else numerators
 
     def slope(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> Tensor | None:
         if self.shifted:
             return weights
-        slope = self.numerator_slope(scores)
+        blocked = scores == -torch.inf
+        slope = self.numerator_slope(torch.where(blocked, 0, scores))
         if slope is None:
             return None
-        slope = torch.where(scores == -torch.inf, 0, slope)
+        slope = torch.where(blocked, 0, slope)
         return slope / statistics[1] if self.normalized else slope
 
     def merge_factors(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -105,7 +136,7 @@ class _PeakAndTotal:
 
     def lift(self, scores: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         peak = scores.amax(-1, keepdim=True)
-        return peak, self.rule.numerators(scores, peak).sum(-1, keepdim=True)
+        return peak, self.rule.allowed_numerators(scores, peak).sum(-1, keepdim=True)
 
     def merge(self, left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         if not self.rule.shifted:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.errors import OptionError
 from regard.learned import keep, keep_positive, shown
-from regard.weights.base import Statistics, masked
+from regard.weights.base import Statistics, Weights, masked
 from regard.weights.onepass import OnePass, shift
 
 
@@ -96,6 +96,8 @@ class Softmax(OnePass):
 
     def learned(self) -> tuple[Tensor, ...]:
         return (self.sink,) if isinstance(self.sink, Tensor) and self.sink.requires_grad else ()
+
+    learned_gradients = Weights.learned_gradients
 
     def tangents(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> tuple[Tensor, ...]:
         peak, total = statistics

@@ -100,6 +100,19 @@ class TopK(Weights):
         index, *inner = statistics
         return self.then.tangents(self._chosen(scores, index, columns), weights, tuple(inner), columns)
 
+    def learned_gradients(
+        self,
+        scores: Tensor,
+        weights: Tensor,
+        statistics: Statistics,
+        columns: Tensor,
+        to_weights: Tensor,
+        delta: Tensor,
+    ) -> tuple[Tensor, ...]:
+        index, *inner = statistics
+        chosen = self._chosen(scores, index, columns)
+        return self.then.learned_gradients(chosen, weights, tuple(inner), columns, to_weights, delta)
+
     def log_normalizer(self, statistics: Statistics) -> Tensor | None:
         return self.then.log_normalizer(statistics[1:])
 

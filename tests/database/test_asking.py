@@ -378,3 +378,14 @@ def test_an_answer_lies_among_the_values(pairs: list[tuple[int, int]], query: in
     if answer.found:
         assert min(values) - 1e-9 <= answer.value <= max(values) + 1e-9
         assert float(answer.weights.sum()) + answer.rest == pytest.approx(1.0)
+
+
+def test_the_rows_that_are_not_listed_weigh_what_they_weigh_whatever_the_sign():
+
+    database = Database([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0])
+    whole = database.attend(2.0, score=Gaussian(1.0), weights=Raw(), top=4)
+    part = database.attend(2.0, score=Gaussian(1.0), weights=Raw(), top=2)
+    assert whole.rest == 0
+    everything = sum(-((key - 2.0) ** 2) / 2 for key in (1.0, 2.0, 3.0, 4.0))
+    assert part.rest == pytest.approx(everything - sum(row.weight for row in part.rows))
+    assert part.rest < 0

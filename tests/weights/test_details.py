@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard import Conic, Dot, OnePass, Softmax, Weights, attend, weigh
+from regard import Causal, Conic, Dot, OnePass, Softmax, TopK, Weights, attend, partial, plan, weigh
 from regard.engines import Tiled
 from regard.weights.base import Peak
 
@@ -58,3 +58,96 @@ def test_a_sink_of_minus_infinity_is_no_sink(engine):
     torch.testing.assert_close(attend(q, k, k, weights=rule, engine=engine), attend(q, k, k))
     assert attend(q, k[:0], k[:0], weights=rule, engine=engine).tolist() == [[0.0] * 4] * 3
     assert weigh(q, k, k, weights=rule).log_normalizer().isfinite().all()
+
+
+class Sharp(OnePass):
+    """A rule that learns how sharp it is."""
+
+    kind, normalized = "convex", True
+
+    def __init__(self):
+        super().__init__()
+        self.sharpness = torch.nn.Parameter(torch.tensor(1.5).double())
+
+    def numerators(self, scores, peak):
+        return torch.nn.functional.softplus(self.sharpness * scores)
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "over the k best"])
+@pytest.mark.parametrize("engine", ["reference", Tiled(64)])
+def test_what_a_users_rule_learns_gets_its_gradient(engine, wrapped):
+    q, k = torch.randn(9, 3).double(), torch.randn(11, 3).double()
+    rule = Sharp()
+    attend(
+        q, k, k, weights=TopK(5, then=rule) if wrapped else rule, mask=Causal(align="end"), engine=engine
+    ).square().sum().backward()
+    sharpness = torch.tensor(1.5).double().requires_grad_()
+    scores = (q @ k.mT / 3**0.5).masked_fill(~torch.ones(9, 11).tril(2).bool(), -torch.inf)
+    if wrapped:
+        fifth = scores.topk(5, -1).values[:, -1:]
+        scores = scores.masked_fill(scores < fifth, -torch.inf)
+    numerators = torch.nn.functional.softplus(sharpness * scores.masked_fill(scores == -torch.inf, 0)) * (
+        scores > -torch.inf
+    )
+    (numerators / numerators.sum(-1, keepdim=True) @ k).square().sum().backward()
+    torch.testing.assert_close(rule.sharpness.grad, sharpness.grad)
+
+
+def test_what_a_users_rule_learns_gets_a_second_derivative_and_merges():
+    q, k = torch.randn(4, 3).double(), torch.randn(5, 3).double()
+    rule = Sharp()
+
+    def run(sharpness):
+        return torch.func.functional_call(_Attending(rule, q, k), {"rule.sharpness": sharpness}, ())
+
+    assert torch.autograd.gradcheck(run, (rule.sharpness,))
+    assert torch.autograd.gradgradcheck(run, (rule.sharpness,))
+    partial(q, k[:2], k[:2], weights=rule).merge(
+        partial(q, k[2:], k[2:], weights=rule)
+    ).finish().square().sum().backward()
+    merged, rule.sharpness.grad = rule.sharpness.grad, None
+    attend(q, k, k, weights=rule, engine="reference").square().sum().backward()
+    torch.testing.assert_close(merged, rule.sharpness.grad)
+
+
+class _Attending(torch.nn.Module):
+    def __init__(self, rule, q, k):
+        super().__init__()
+        self.rule, self.q, self.k = rule, q, k
+
+    def forward(self):
+        return attend(self.q, self.k, self.k, weights=self.rule, engine=Tiled(64))
+
+
+def test_parameters_that_a_rule_does_not_name_keep_tiles_away():
+    class Quiet(Weights):
+        def __init__(self):
+            super().__init__()
+            self.t = torch.nn.Parameter(torch.tensor(1.0))
+
+        def define(self, scores):
+            return self.t * (scores >= scores.amax(-1, keepdim=True)).to(scores.dtype)
+
+        def solve(self, fold):
+            return fold(Peak())
+
+        def weights(self, scores, statistics, columns):
+            return self.t * (scores >= statistics[0]).to(scores.dtype)
+
+    x = torch.randn(300, 3)
+    made = plan(x, x, x, weights=Quiet())
+    assert made.engine == "reference"
+    assert made.refusals["tiled"] == ("Quiet has parameters that its learned() does not name",)
+
+
+@pytest.mark.parametrize("numerators", [lambda s: torch.sigmoid(s) + 0.1, torch.cosh], ids=["sigmoid", "cosh"])
+@pytest.mark.parametrize("engine", ["reference", Tiled(64)])
+def test_a_users_numerators_never_count_where_the_mask_says_no(engine, numerators):
+    rule = type(
+        "Mine", (OnePass,), {"kind": "convex", "normalized": True, "numerators": lambda self, s, peak: numerators(s)}
+    )()
+    x = torch.randn(7, 3).double().requires_grad_()
+    (gradient,) = torch.autograd.grad(attend(x, x, x, weights=rule, mask=Causal(), engine=engine).square().sum(), x)
+    weights = numerators(x @ x.mT / 3**0.5) * torch.ones(7, 7).tril()
+    (expected,) = torch.autograd.grad((weights / weights.sum(-1, keepdim=True) @ x).square().sum(), x)
+    torch.testing.assert_close(gradient, expected)
