@@ -23,6 +23,7 @@ from regard import (
     Laplacian,
     OneHot,
     Proportional,
+    Raw,
     ScaledDot,
     Softmax,
     Sparsemax,
