@@ -167,17 +167,18 @@ class _BestK:
 def best_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest of each row, largest first, and where they are; the first of equals comes first.
 
-    Where fewer than k are above −inf, the places of the rest mean nothing.
+    NaN counts as +inf, since sorts order NaN by its sign bit on some devices. Where fewer than k are above −inf, the
+    places of the rest mean nothing.
     """
     if k < scores.shape[-1]:
         best, places = scores.topk(k, dim=-1)
         # topk() may take any of the keys that tie for the last place. Only then is a stable sort of everything needed.
         last = best[..., -1:]
         ties = ((scores == last).sum(-1) != (best == last).sum(-1)) & (last.squeeze(-1) > -torch.inf)
-        # A NaN ties with every other.
-        if not bool((ties | last.squeeze(-1).isnan()).any()):
+        if not bool((ties | best[..., 0].isnan()).any()):
             places = places.sort(dim=-1).values
             scores, within = scores.gather(-1, places).sort(dim=-1, descending=True, stable=True)
             return scores, places.gather(-1, within)
-    best, places = scores.sort(dim=-1, descending=True, stable=True)
-    return best[..., :k], places[..., :k]
+    ranked = torch.where(scores.isnan(), torch.inf, scores)
+    places = ranked.sort(dim=-1, descending=True, stable=True).indices[..., :k]
+    return scores.gather(-1, places), places

@@ -6,6 +6,7 @@ import torch
 from regard import Causal, Conic, Dot, OnePass, Softmax, TopK, Weights, attend, partial, plan, weigh
 from regard.engines import Tiled
 from regard.weights.base import Peak
+from regard.weights.topk import best_k
 
 
 class Softplus(OnePass):
@@ -151,3 +152,9 @@ def test_a_users_numerators_never_count_where_the_mask_says_no(engine, numerator
     weights = numerators(x @ x.mT / 3**0.5) * torch.ones(7, 7).tril()
     (expected,) = torch.autograd.grad((weights / weights.sum(-1, keepdim=True) @ x).square().sum(), x)
     torch.testing.assert_close(gradient, expected)
+
+
+def test_nan_and_infinity_rank_alike_the_lowest_index_first():
+    scores = torch.tensor([[1.0, torch.inf, torch.nan, 2.0, -torch.nan, torch.inf]])
+    for k in (2, 3, 5, 9):
+        assert best_k(scores, k)[1][0, :4].tolist() == [1, 2, 4, 5][: min(k, 4)]
