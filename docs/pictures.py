@@ -1,5 +1,6 @@
 """Draws docs/terminal.svg, the README's picture, from what the command prints: `python docs/pictures.py`."""
 
+import io
 import os
 import re
 import subprocess
@@ -34,7 +35,7 @@ def stop(tour: str, number: int) -> str:
 
 def main() -> None:
     """Write the picture."""
-    console = Console(record=True, width=80, file=open("/dev/null", "w"), color_system="truecolor")  # noqa: SIM115
+    console = Console(record=True, width=80, file=io.StringIO(), color_system="truecolor")
     for prompt, output in ((" ".join(ASK), run(*ASK)), ("tour", stop(run("tour"), 6))):
         console.print(Text("$ ", "bold green") + Text(f"regard {prompt}", "bold"))
         console.print(Text.from_ansi(output))
