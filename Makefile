@@ -15,7 +15,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test format lint types pytest clean
+.PHONY: help setup run test bench format lint types pytest clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -38,6 +38,10 @@ test: $(INSTALLED)  ## Check format, lint and types, then run the tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n $(WORKERS)
+
+bench: $(INSTALLED)  ## Measure against the peers, print the ratios, write benchmarks/results/
+	$(BIN)/pip install --quiet --editable ".[bench]"
+	$(BIN)/python -m benchmarks
 
 format: $(INSTALLED)  ## Format the code and mend what lint can mend
 	$(BIN)/ruff format .
