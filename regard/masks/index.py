@@ -70,12 +70,22 @@ def pack(allowed: Tensor) -> Tensor:
     return packed.reshape(*counts.shape, width)
 
 
+def between(first: Tensor, stop: Tensor) -> Tensor:
+    """The columns first ≤ column < stop of each row, then −1: `(..., r)` each to `(..., r, width)`."""
+    counts = stop - first
+    width = max(int(counts.max()), 0) if counts.numel() else 0
+    columns = first[..., None] + torch.arange(width, device=first.device)
+    return torch.where(columns < stop[..., None], columns, -1)
+
+
 def keep(indices: Tensor, kept: Tensor) -> Tensor:
     """`indices` without those that are not `kept`, packed to the left again. The two broadcast."""
-    ordered = torch.where(kept, indices, FAR).sort(-1).values
-    counts = kept.sum(-1)
-    width = int(counts.max()) if counts.numel() else 0
-    return from_far(ordered[..., :width])
+    slot = kept.cumsum(-1)
+    width = int(slot[..., -1].max()) if slot.numel() else 0
+    # What is not kept lands in one spare slot.
+    slot = torch.where(kept, slot - 1, width)
+    packed = torch.full((*slot.shape[:-1], width + 1), -1, dtype=torch.int64, device=indices.device)
+    return packed.scatter_(-1, slot, indices.expand(slot.shape))[..., :-1]
 
 
 def sort_unique(indices: Tensor) -> Tensor:
