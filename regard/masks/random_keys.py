@@ -12,9 +12,13 @@ from regard.masks.base import Cover, Mask
 from regard.masks.checks import integer, whole_number
 from regard.masks.index import contains, positions, spread
 from regard.positions import Grid
+from regard.tensors import broadcast_shapes
 
 _ROUNDS = 20  # After these a key that was never swapped is one in a million.
 _WORD = 0xFFFFFFFF  # Hashes are of 32 bits, in int64.
+_FEW = 32  # Fewer rows than this are drawn alone; more, as part of a block
+_ROWS, _PAIRS = 1 << 10, 1 << 18  # of at most so many rows and pairs.
+_MOST_KEPT, _MOST_DRAWS = 1 << 22, 256  # Pairs (32 MB) and draws that a mask remembers.
 
 Word = TypeVar("Word", int, Tensor)
 
@@ -40,7 +44,7 @@ class RandomKeys(Mask):
     def __init__(self, per_query: int, seed: int) -> None:
         self.per_query = whole_number(per_query, "RandomKeys", "per_query", 1)
         self.seed = integer(seed, "RandomKeys", "seed")
-        self._last: tuple[tuple[range, int, torch.device], Tensor] | None = None
+        self._kept: dict[tuple[range, int, torch.device], Tensor] = {}
 
     def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
         if grid.n_keys <= self.per_query:
@@ -55,6 +59,9 @@ class RandomKeys(Mask):
             return Cover.NONE
         return Cover.ALL if grid.n_keys <= self.per_query else Cover.SOME
 
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        return [grid.columns] if rows and grid.n_keys else []  # Keys are drawn from everywhere.
+
     def indices(self, rows: range, grid: Grid) -> Tensor:
         return self._strip(rows, grid).clone()
 
@@ -68,12 +75,27 @@ class RandomKeys(Mask):
         """The keys of each of `rows`, ascending."""
         if grid.n_keys <= self.per_query:
             return positions(grid.columns, grid.device).expand(len(rows), -1)
+        if rows.step != 1 or len(rows) < _FEW:
+            return self._drawn(rows, grid)
+        # In blocks that do not depend on who asks: a large draw costs less a row, and every engine finds it again.
+        size = max(min(_ROWS, _PAIRS // self.per_query), 1)
+        parts = []
+        for start in range(rows.start - rows.start % size, rows.stop, size):
+            drawn = self._drawn(range(start, min(start + size, grid.n_queries)), grid)
+            parts.append(drawn[max(rows.start - start, 0) : rows.stop - start])
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _drawn(self, rows: range, grid: Grid) -> Tensor:
+        # Kept, because the same rows are asked for again: tile after tile, backward after forward, step after step.
         asked = rows, grid.n_keys, grid.device
-        # Kept, because the tiles of one strip of rows follow each other, and need the same draw.
-        last = self._last
-        if last is None or last[0] != asked:
-            last = self._last = asked, self._draw(positions(rows, grid.device)[:, None], grid.n_keys)
-        return last[1]
+        drawn = self._kept.get(asked)
+        if drawn is None:
+            drawn = self._draw(positions(rows, grid.device)[:, None], grid.n_keys)
+            n_pairs = sum(each.numel() for each in self._kept.values()) + drawn.numel()
+            if n_pairs > _MOST_KEPT or len(self._kept) == _MOST_DRAWS:
+                self._kept = {}
+            self._kept[asked] = drawn
+        return drawn
 
     def _draw(self, rows: Tensor, n_keys: int) -> Tensor:
         """The keys of each row, ascending: `(..., r, 1)` to `(..., r, per_query)`."""
@@ -99,17 +121,32 @@ def shuffled(ranks: Tensor, n: int, first: Tensor, second: Tensor) -> Tensor:
         n: how many are shuffled.
         first, second: int64, in range(2³²); they broadcast with `ranks`.
     """
-    place = ranks
+    place = ranks.expand(broadcast_shapes(ranks.shape, first.shape, second.shape))
     for turn in range(_ROUNDS):
-        first, second = _hash(first ^ turn), _hash(second + turn & _WORD)
+        first, second = _hash(torch.stack([first ^ turn, second + turn & _WORD])).unbind()
         # 62 bits: so many more than n needs that the remainder is fair.
         total = ((first >> 2 << 32) + second) % n
         partner = total - place
-        partner = torch.where(partner < 0, partner + n, partner)
-        later = torch.maximum(place, partner)
-        coin = _hash(_hash((later ^ later >> 32) & _WORD ^ first) ^ second)
-        place = torch.where(coin & 1 == 1, partner, place)
+        partner += (partner >> 63) & n  # n where it is negative
+        coin = torch.maximum(place, partner)
+        if n > _WORD:
+            coin = (coin ^ coin >> 32) & _WORD
+        coin = _hash_in_place(_hash_in_place(coin.bitwise_xor_(first)).bitwise_xor_(second))
+        place = torch.where(coin.bitwise_and_(1) == 1, partner, place)
     return place
+
+
+def _hash_in_place(word: Tensor) -> Tensor:
+    """`_hash` for the many: most of the time would go into new memory for each step."""
+    word ^= 0x5BF03635
+    word ^= word >> 15
+    word *= 0x2C1B3C6D
+    word &= _WORD
+    word ^= word >> 12
+    word *= 0x297A2D39
+    word &= _WORD
+    word ^= word >> 15
+    return word
 
 
 def _hash(word: Word) -> Word:

@@ -41,6 +41,15 @@ def test_the_draw_does_not_depend_on_how_rows_are_split_or_how_many_there_are():
     assert torch.equal(RandomKeys(4, seed=7).indices(range(100), Grid((), 100, 50)), whole)
 
 
+def test_a_draw_is_the_same_from_a_block_and_alone():
+    mask, grid = RandomKeys(16, seed=3), Grid((), 3000, 5000)
+    whole = mask.indices(grid.rows, grid)
+    for rows in (range(1000, 1100), range(2990, 3000), range(5, 6), range(0, 3000, 7), range(900, 2500)):
+        wanted = whole[rows.start : rows.stop : rows.step]
+        assert torch.equal(mask.indices(rows, grid), wanted)
+        assert torch.equal(RandomKeys(16, seed=3).indices(rows, grid), wanted)
+
+
 def test_the_draw_is_pinned_so_that_saved_models_keep_their_masks():
     grid = Grid((), 2_000_000, 1_000_000)
     assert RandomKeys(3, seed=0).indices(range(1_999_998, 2_000_000), grid).tolist() == [
