@@ -10,6 +10,7 @@ from regard.masks.axes import Axes
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import bool_tensor, check_broadcasts, described
 from regard.masks.index import as_slice, pick
+from regard.masks.ranges import marked
 from regard.positions import Grid
 
 
@@ -70,6 +71,15 @@ class Allowed(Mask):
             return Cover.NONE
         return Cover.ALL if bool(tile.all()) else Cover.SOME
 
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        if not rows or not grid.n_keys:
+            return []
+        # Every pair is read, which is a small part of what an engine does with it; eight together where they lie so.
+        strip = self.tile(rows, grid.columns, grid)
+        size = 8 if _in_words(strip) else grid.n_keys // strip.shape[-1]
+        words = strip.view(torch.int64) if _in_words(strip) else strip
+        return marked(words.any(dim=tuple(range(strip.ndim - 1))).cpu(), size, grid.n_keys)
+
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.tensor,)
 
@@ -81,3 +91,9 @@ class Allowed(Mask):
 
     def __repr__(self) -> str:
         return f"Allowed({described(self.tensor)})"
+
+
+def _in_words(strip: Tensor) -> bool:
+    """Whether eight neighbours of a row can be read as one int64."""
+    steps = (strip.shape[-1], strip.storage_offset(), *strip.stride()[:-1])
+    return strip.stride(-1) == 1 and all(step % 8 == 0 for step in steps)

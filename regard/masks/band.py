@@ -8,6 +8,7 @@ from torch import Tensor
 from regard.masks.base import Cover
 from regard.masks.index import positions
 from regard.masks.positional import Positional
+from regard.masks.ranges import joined
 from regard.positions import Align, Grid
 
 _FAR = 1 << 61  # Further than any key; the sum of two fits an int64.
@@ -43,6 +44,19 @@ class Band(Positional):
             return Cover.NONE
         return Cover.SOME
 
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        if not rows:
+            return []
+        least, greatest = self.offsets(grid)
+        if least == greatest or self.before is None or self.after is None:
+            return joined([self._reach(rows, least, greatest, grid)])
+        # Sequences that stand far apart leave gaps between their bands.
+        return joined(self._reach(rows, offset, offset, grid) for offset in self._every_offset)
+
+    def bounds(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor]:
+        start, stop = self._spans(rows, grid)
+        return start.squeeze(-1), stop.squeeze(-1)
+
     def indices(self, rows: range, grid: Grid) -> Tensor:
         start, stop = self._spans(rows, grid)
         width = self._width(rows, grid)
@@ -53,10 +67,6 @@ class Band(Positional):
         if self.before is None or self.after is None:
             return None
         return min(self.before + self.after + 1, grid.n_keys)
-
-    def known_counts(self, rows: range, grid: Grid) -> Tensor:
-        start, stop = self._spans(rows, grid)
-        return (stop - start).clamp_(min=0).squeeze(-1)
 
     def _spans(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor]:
         """The first column of each row's band and the one after its last: `(..., r, 1)` each."""
@@ -79,11 +89,15 @@ class Band(Positional):
         """As many columns as the widest band of `rows` can have."""
         if not rows:
             return 0
-        least, greatest = self.offsets(grid)
-        first = 0 if self.before is None else max(rows[0] + least - self.before, 0)
-        last = grid.n_keys if self.after is None else min(rows[-1] + greatest + self.after + 1, grid.n_keys)
+        reach = len(self._reach(rows, *self.offsets(grid), grid))
         bound = self.count_bound(grid)
-        return max(min(last - first, grid.n_keys if bound is None else bound), 0)
+        return reach if bound is None else min(reach, bound)
+
+    def _reach(self, rows: range, least: int, greatest: int, grid: Grid) -> range:
+        """From the first to the last column of any band of `rows` with an offset between `least` and `greatest`."""
+        first = 0 if self.before is None else max(rows[0] + least - self.before, 0)
+        stop = grid.n_keys if self.after is None else min(rows[-1] + greatest + self.after + 1, grid.n_keys)
+        return range(first, stop)
 
 
 def _within(offset: int | Tensor, step: int, grid: Grid) -> int | Tensor:

@@ -12,6 +12,7 @@ from regard.masks.axes import Axes
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import bool_tensor, check_broadcasts, described, whole_number
 from regard.masks.index import pack, pick, positions
+from regard.masks.ranges import marked
 from regard.positions import Grid
 
 
@@ -82,6 +83,13 @@ class BlockLayout(Mask):
         if somewhere == 0:
             return Cover.NONE
         return Cover.ALL if everywhere == (bottom - top) * (right - left) else Cover.SOME
+
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        if not rows:
+            return []
+        top, bottom = rows[0] // self.block_rows, rows[-1] // self.block_rows + 1
+        seen = self._seen_before[..., 1]
+        return marked((seen[bottom] - seen[top]).diff() > 0, self.block_columns, grid.n_keys)
 
     def indices(self, rows: range, grid: Grid) -> Tensor:
         if not rows:

@@ -11,7 +11,8 @@ from torch import Tensor
 from regard.errors import DtypeError, OptionError
 from regard.masks.axes import Axes, merge
 from regard.masks.base import Cover, Mask
-from regard.masks.index import from_far, keep, positions, sort_unique
+from regard.masks.index import between, keep, positions
+from regard.masks.ranges import common, joined
 from regard.positions import Grid
 from regard.tensors import broadcast_shapes
 
@@ -83,7 +84,23 @@ class And(Combined):
     join = staticmethod(torch.logical_and)
     settles, agrees = Cover.NONE, Cover.ALL
 
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        return reduce(common, (mask.live(rows, grid) for mask in self.masks))
+
+    def bounds(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor] | None:
+        firsts, stops = [], []
+        for mask in self.masks:
+            bounds = mask.bounds(rows, grid)
+            if bounds is None:
+                return None
+            firsts.append(bounds[0])
+            stops.append(bounds[1])
+        return reduce(torch.maximum, firsts), reduce(torch.minimum, stops)
+
     def indices(self, rows: range, grid: Grid) -> Tensor:
+        run = self.bounds(rows, grid)
+        if run is not None:
+            return between(*run)
         bounds = [mask.count_bound(grid) for mask in self.masks]
         known = [bound for bound in bounds if bound is not None]
         # Sorting what is kept costs more than reading a strip unless the sparsest is sparse.
@@ -120,15 +137,19 @@ class Or(Combined):
     join = staticmethod(torch.logical_or)
     settles, agrees = Cover.ALL, Cover.NONE
 
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        return joined(columns for mask in self.masks for columns in mask.live(rows, grid))
+
     def indices(self, rows: range, grid: Grid) -> Tensor:
         bound = self.count_bound(grid)
         if bound is None or bound >= grid.n_keys:
             return super().indices(rows, grid)
         found = [mask.indices(rows, grid) for mask in self.masks]
         lead = broadcast_shapes(*(indices.shape[:-1] for indices in found))
-        merged = sort_unique(torch.cat([indices.expand(*lead, -1) for indices in found], dim=-1))
-        ordered = from_far(merged)
-        return keep(ordered, ordered >= 0)
+        merged = torch.cat([indices.expand(*lead, -1) for indices in found], dim=-1).sort(-1).values
+        new = merged >= 0
+        new[..., 1:] &= merged[..., 1:] != merged[..., :-1]
+        return keep(merged, new)
 
     def count_bound(self, grid: Grid) -> int | None:
         total = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from regard.errors import OptionError, ShapeError
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import whole_tensor
+from regard.masks.ranges import joined
 from regard.positions import Grid
 
 
@@ -36,7 +38,7 @@ class GlobalKeys(Mask):
                 f"Pass the list of the keys that every query sees."
             )
         self.positions: tuple[int, ...] = tuple(tensor.tolist())
-        self._resolved: tuple[int, list[int]] | None = None
+        self._resolved: _Resolved | None = None
 
     def check(self, grid: Grid) -> None:
         super().check(grid)
@@ -59,6 +61,9 @@ class GlobalKeys(Mask):
             return Cover.NONE
         return Cover.ALL if n_seen == columns[-1] + 1 - columns[0] else Cover.SOME
 
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        return list(self._resolve(grid).live) if rows else []
+
     def indices(self, rows: range, grid: Grid) -> Tensor:
         return self._columns_tensor(grid).expand(len(rows), -1)
 
@@ -69,14 +74,30 @@ class GlobalKeys(Mask):
         return torch.full((len(rows),), self.count_bound(grid), device=grid.device)
 
     def _columns(self, grid: Grid) -> list[int]:
-        """The positions among these keys, ascending, each once."""
-        if self._resolved is None or self._resolved[0] != grid.n_keys:
-            self._resolved = grid.n_keys, sorted({position % grid.n_keys for position in self.positions})
-        return self._resolved[1]
+        return self._resolve(grid).columns
 
     def _columns_tensor(self, grid: Grid) -> Tensor:
-        return torch.tensor(self._columns(grid), dtype=torch.int64, device=grid.device)
+        return self._resolve(grid).tensor
+
+    def _resolve(self, grid: Grid) -> _Resolved:
+        # Kept: the tiles of one problem follow each other, and on a GPU each new tensor is a copy to the device.
+        kept = self._resolved
+        if kept is None or kept.n_keys != grid.n_keys or kept.tensor.device != grid.device:
+            columns = sorted({position % grid.n_keys for position in self.positions})
+            live = joined(range(column, column + 1) for column in columns)
+            tensor = torch.tensor(columns, dtype=torch.int64, device=grid.device)
+            kept = self._resolved = _Resolved(grid.n_keys, columns, live, tensor)
+        return kept
 
     def __repr__(self) -> str:
         shown = ", ".join(map(str, self.positions[:8]))
         return f"GlobalKeys([{shown}{', …' if len(self.positions) > 8 else ''}])"
+
+
+class _Resolved(NamedTuple):
+    """The positions among so many keys, ascending, each once; the ranges that hold them; and a tensor of them."""
+
+    n_keys: int
+    columns: list[int]
+    live: list[range]
+    tensor: Tensor

@@ -6,12 +6,14 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from regard.errors import ShapeError
 from regard.masks.axes import Axes
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import bool_tensor, described
 from regard.masks.index import as_slice, pack, pick
+from regard.masks.ranges import marked
 from regard.positions import Grid, line_up
 
 
@@ -61,6 +63,16 @@ class KeyMask(Mask):
             return Cover.NONE
         return Cover.ALL if everywhere == stop - start else Cover.SOME
 
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        return list(self._live) if rows else []
+
+    def bounds(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor] | None:
+        if self._run is None:
+            return None
+        first, stop = (line_up(end, grid, trailing=1, owner="KeyMask", name="tensor") for end in self._run)
+        shape = (*first.shape[:-1], len(rows))
+        return first.expand(shape), stop.expand(shape)
+
     def indices(self, rows: range, grid: Grid) -> Tensor:
         shown = pack(self._lined_up(grid))  # (..., 1, width)
         return shown.expand(*shown.shape[:-2], len(rows), -1)
@@ -95,6 +107,22 @@ class KeyMask(Mask):
             before[1:, 0] = entries.all(0).cpu().cumsum(0, dtype=torch.int32)
             before[1:, 1] = entries.any(0).cpu().cumsum(0, dtype=torch.int32)
         return before
+
+    @cached_property
+    def _live(self) -> list[range]:
+        n_keys = self.tensor.shape[-1]
+        return marked(self.tensor.reshape(-1, n_keys).any(0).cpu(), 1, n_keys) if self.tensor.numel() else []
+
+    @cached_property
+    def _run(self) -> tuple[Tensor, Tensor] | None:
+        """The first key that each batch entry sees and the one after its last, `(*batch, 1)`; None if it has gaps."""
+        n_keys = self.tensor.shape[-1]
+        column = torch.arange(n_keys, device=self.tensor.device)
+        # One column more, which nobody sees: of no keys at all there would be no least.
+        first = pad(column.masked_fill(~self.tensor, n_keys), (0, 1), value=n_keys).amin(-1, keepdim=True)
+        stop = pad((column + 1).masked_fill(~self.tensor, 0), (0, 1)).amax(-1, keepdim=True)
+        counts = self.tensor.sum(-1, keepdim=True)
+        return (first, stop) if bool((counts == (stop - first).clamp(min=0)).all()) else None
 
     @cached_property
     def _most(self) -> int:

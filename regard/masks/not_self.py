@@ -35,6 +35,9 @@ class NotSelf(Positional):
             return Cover.ALL
         return Cover.NONE if least == greatest else Cover.SOME
 
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        return [grid.columns] if rows and grid.n_keys else []
+
     def known_counts(self, rows: range, grid: Grid) -> Tensor:
         stands = positions(rows, grid.device)[:, None] + self._near_offset(grid)
         return grid.n_keys - ((stands >= 0) & (stands < grid.n_keys)).squeeze(-1).long()

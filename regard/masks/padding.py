@@ -56,6 +56,14 @@ class Padding(Mask):
             return Cover.NONE
         return Cover.ALL if columns[-1] < shortest else Cover.SOME
 
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        longest = self._extremes[1]
+        return [range(longest)] if rows and longest else []
+
+    def bounds(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor]:
+        stop = self.known_counts(rows, grid)
+        return torch.zeros_like(stop), stop
+
     def indices(self, rows: range, grid: Grid) -> Tensor:
         columns = positions(range(self.count_bound(grid)), grid.device)
         shown = torch.where(columns < self._lined_up(grid), columns, -1)  # (..., 1, width)

@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from regard.errors import DtypeError, OptionError, ShapeError
 from regard.masks.axes import Axes, merge
 from regard.masks.base import Cover, Mask
+from regard.masks.ranges import joined
 from regard.positions import Grid
 from regard.tensors import broadcast_shapes
 
@@ -73,6 +74,21 @@ class PerHead(Mask):
             if len(covers) > 1:
                 return Cover.SOME
         return covers.pop()
+
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        one = _of_one_head(grid)
+        return joined(columns for mask in self.masks for columns in mask.live(rows, one))
+
+    def bounds(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor] | None:
+        one = _of_one_head(grid)
+        firsts, stops = [], []
+        for mask in self.masks:
+            bounds = mask.bounds(rows, one)
+            if bounds is None:
+                return None
+            firsts.append(bounds[0])
+            stops.append(bounds[1])
+        return _stack(firsts, dim=-2), _stack(stops, dim=-2)
 
     def indices(self, rows: range, grid: Grid) -> Tensor:
         one = _of_one_head(grid)

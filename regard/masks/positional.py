@@ -49,6 +49,12 @@ class Positional(Mask):
         least, greatest = torch.stack(self.align.aminmax()).tolist()
         return least, greatest
 
+    @cached_property
+    def _every_offset(self) -> list[int]:
+        """The offsets of the batch entries, ascending, each once."""
+        assert isinstance(self.align, Tensor)
+        return self.align.unique().tolist()  # type: ignore[no-any-return]
+
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.align,) if isinstance(self.align, Tensor) else ()
 

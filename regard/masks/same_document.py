@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -13,6 +14,7 @@ from regard.masks.axes import Axes, merge
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import described, whole_tensor
 from regard.masks.index import as_slice, pick
+from regard.masks.ranges import joined
 from regard.positions import Grid, line_up
 from regard.tensors import broadcast_shapes
 
@@ -76,6 +78,20 @@ class SameDocument(Mask):
         least, greatest = torch.minimum(query_least, key_least), torch.maximum(query_greatest, key_greatest)
         return Cover.ALL if bool((least == greatest).all()) else Cover.SOME
 
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        if not rows:
+            return []
+        found: list[range] = []
+        for starts, spans in self._stretches:
+            found += spans[bisect_right(starts, rows[0]) - 1 : bisect_right(starts, rows[-1])]
+        return joined(found)
+
+    def bounds(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor] | None:
+        if not self._unbroken:
+            return None
+        first, stop = (self._lined_up(end, grid)[..., as_slice(rows)] for end in self._spans)
+        return first, stop
+
     def indices(self, rows: range, grid: Grid) -> Tensor:
         start, stop = self._runs(rows, grid)
         n_seen = stop - start
@@ -112,11 +128,42 @@ class SameDocument(Mask):
 
     def _runs(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor]:
         """Where the keys of each row's document begin and end among the sorted keys: `(..., r)` each."""
-        queries = self._lined_up(self.query_ids, grid)[..., as_slice(rows)]
-        keys = self._lined_up(self._sorted_keys.values, grid)
-        lead = broadcast_shapes(queries.shape[:-1], keys.shape[:-1])
-        queries, keys = queries.expand(*lead, -1).contiguous(), keys.expand(*lead, -1).contiguous()
+        start, stop = (self._lined_up(end, grid)[..., as_slice(rows)] for end in self._sorted_runs)
+        return start, stop
+
+    @cached_property
+    def _sorted_runs(self) -> tuple[Tensor, Tensor]:
+        """`_runs` of all rows, with batch axes that line up from the left."""
+        queries, keys = _side_by_side(self.query_ids, self._sorted_keys.values)
         return torch.searchsorted(keys, queries), torch.searchsorted(keys, queries, right=True)
+
+    @cached_property
+    def _spans(self) -> tuple[Tensor, Tensor]:
+        """The first key of each row's document and the one after its last, 0 and 0 if it has none."""
+        start, stop = self._sorted_runs
+        if self._keys.shape[-1] == 0:
+            return torch.zeros_like(start), torch.zeros_like(stop)
+        _, order = _side_by_side(start, self._sorted_keys.indices)
+        first = order.gather(-1, start.clamp(max=order.shape[-1] - 1))
+        last = order.gather(-1, (stop - 1).clamp_(min=0))
+        return torch.where(start < stop, first, 0), torch.where(start < stop, last + 1, 0)
+
+    @cached_property
+    def _unbroken(self) -> bool:
+        """Whether every document that is asked for has its keys side by side."""
+        (first, stop), (start, end) = self._spans, self._sorted_runs
+        return bool((stop - first == end - start).all())
+
+    @cached_property
+    def _stretches(self) -> list[tuple[list[int], list[range]]]:
+        """For each batch entry, the rows where another document begins and the span of its keys; on the host."""
+        first, stop = (end.reshape(-1, end.shape[-1]).cpu() for end in self._spans)
+        begins = torch.ones_like(first, dtype=torch.bool)
+        begins[:, 1:] = (first.diff() != 0) | (stop.diff() != 0)
+        return [
+            (rows.nonzero().flatten().tolist(), list(map(range, firsts[rows].tolist(), stops[rows].tolist())))
+            for rows, firsts, stops in zip(begins, first, stop, strict=True)
+        ]
 
     @cached_property
     def _sorted_keys(self) -> torch.return_types.sort:
@@ -141,6 +188,14 @@ class SameDocument(Mask):
     def __repr__(self) -> str:
         keys = "" if self.key_ids is None else f", key_ids={described(self.key_ids)}"
         return f"SameDocument(query_ids={described(self.query_ids)}{keys})"
+
+
+def _side_by_side(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Two tensors `(*batch, length)` with the same batch axes: they line up from the left, and broadcast."""
+    rank = max(left.ndim, right.ndim)
+    left, right = (each.reshape(*each.shape[:-1], *(1,) * (rank - each.ndim), each.shape[-1]) for each in (left, right))
+    lead = broadcast_shapes(left.shape[:-1], right.shape[:-1])
+    return left.expand(*lead, -1).contiguous(), right.expand(*lead, -1).contiguous()
 
 
 def _ids(value: Tensor | Sequence[int], name: str) -> Tensor:

@@ -12,6 +12,7 @@ from regard.masks.axes import Axes
 from regard.masks.base import Cover, Mask
 from regard.masks.checks import check_broadcasts, described, whole_tensor
 from regard.masks.index import FAR, as_slice, blocks, contains, from_far, pick, sort_unique, spread
+from regard.masks.ranges import marked
 from regard.positions import Grid
 
 
@@ -78,6 +79,14 @@ class Selected(Mask):
             if greatest > 0 and least < width:
                 return Cover.SOME
         return Cover.NONE if greatest == 0 else Cover.ALL
+
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        # By sixteens: fewer columns are not worth a range of their own.
+        n_groups = -(-grid.n_keys // 16)
+        groups = self._on_host[..., as_slice(rows), :].flatten() >> 4
+        flags = torch.zeros(n_groups + 1, dtype=torch.bool)
+        flags.index_fill_(0, groups.clamp_(max=n_groups), True)  # Empty slots land in one spare group.
+        return marked(flags[:-1], 16, grid.n_keys)
 
     def indices(self, rows: range, grid: Grid) -> Tensor:
         return from_far(self.ordered[..., as_slice(rows), :])

@@ -9,6 +9,7 @@ from regard.masks.base import Cover
 from regard.masks.checks import whole_number
 from regard.masks.index import positions
 from regard.masks.positional import Positional
+from regard.masks.ranges import joined
 from regard.positions import Align, Grid
 
 
@@ -42,6 +43,18 @@ class Strided(Positional):
         if greatest - greatest % self.stride < least:
             return Cover.NONE  # No multiple of the stride lies between.
         return Cover.ALL if self.stride == 1 or least == greatest else Cover.SOME
+
+    def live(self, rows: range, grid: Grid) -> list[range]:
+        if not rows or not grid.n_keys:
+            return []
+        least, greatest = self.offsets(grid)
+        width = rows[-1] + greatest - (rows[0] + least) + 1
+        if width >= self.stride:
+            return [grid.columns]
+        # The keys of these rows come in clusters, one a stride; the first may begin before the first key.
+        first = (rows[0] + least) % self.stride - self.stride
+        starts = range(first, grid.n_keys, self.stride)
+        return joined(range(max(start, 0), min(start + width, grid.n_keys)) for start in starts)
 
     def indices(self, rows: range, grid: Grid) -> Tensor:
         columns = self._first(rows, grid) + torch.arange(0, grid.n_keys, self.stride, device=grid.device)

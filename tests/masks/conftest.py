@@ -29,6 +29,12 @@ def answers_match() -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
+def plans_match() -> Callable[[Mask, range, Grid], None]:
+    """`plans_match(mask, rows, grid)`: `live` holds what the tile of these rows allows, and `bounds` say it exactly."""
+    return _plans_match
+
+
+@pytest.fixture(scope="session")
 def dense() -> Callable[[Grid, Oracle], Tensor]:
     """`dense(grid, oracle)`: the truth, a bool tensor of shape `(*batch, n_queries, n_keys)`."""
     return _dense
@@ -138,6 +144,8 @@ def _rows_match(mask: Mask, grid: Grid, truth: Tensor) -> None:
         if counts is not None:
             assert counts.shape[-1] == len(rows)
             assert torch.equal(counts.expand(wanted.shape[:-1]), wanted.sum(-1)), (mask, rows)
+        _live_holds_all(mask, rows, grid, wanted)
+        _bounds_are_exact(mask, rows, grid, wanted)
         indices = mask.indices(rows, grid)
         assert indices.dtype == torch.int64
         assert indices.shape[-2] == len(rows)
@@ -146,6 +154,38 @@ def _rows_match(mask: Mask, grid: Grid, truth: Tensor) -> None:
         for columns, row in zip(listed, wanted.reshape(n_rows, grid.n_keys).tolist(), strict=True):
             found = [column for column, is_seen in enumerate(row) if is_seen]
             assert columns == found + [-1] * (len(columns) - len(found)), (mask, rows)
+
+
+def _plans_match(mask: Mask, rows: range, grid: Grid) -> None:
+    mask.check(grid)
+    shape = (*grid.batch_shape, len(rows), grid.n_keys)
+    wanted = mask.tile(rows, grid.columns, grid).expand(shape)
+    _live_holds_all(mask, rows, grid, wanted)
+    _bounds_are_exact(mask, rows, grid, wanted)
+
+
+def _live_holds_all(mask: Mask, rows: range, grid: Grid, wanted: Tensor) -> None:
+    live = mask.live(rows, grid)
+    assert all(columns.step == 1 and 0 <= columns.start < columns.stop <= grid.n_keys for columns in live), (mask, live)
+    assert all(left.stop < right.start for left, right in itertools.pairwise(live)), (mask, rows, live)
+    assert rows or not live
+    outside = torch.ones(grid.n_keys, dtype=torch.bool)
+    for columns in live:
+        outside[columns.start : columns.stop] = False
+    assert not wanted[..., outside].any(), (mask, rows, live)
+
+
+def _bounds_are_exact(mask: Mask, rows: range, grid: Grid, wanted: Tensor) -> None:
+    bounds = mask.bounds(rows, grid)
+    if bounds is None:
+        return
+    column = torch.arange(grid.n_keys)
+    for end in bounds:
+        assert end.dtype == torch.int64
+        assert end.shape[-1] == len(rows)
+        assert end.expand(wanted.shape[:-1]).shape == wanted.shape[:-1]
+    first, stop = (end[..., None] for end in bounds)
+    assert torch.equal(((first <= column) & (column < stop)).expand(wanted.shape), wanted), (mask, rows)
 
 
 class _Trap(TorchDispatchMode):
