@@ -1,6 +1,6 @@
 """How long a million rows take to read and to ask.
 
-    python benchmarks/database.py [--rows 1000000]
+    python -m benchmarks.database [--rows 1000000]
 
 Mixed keys (two numbers, two categories), a numeric value and a category: seconds to build from an Arrow table, for the
 first question (which chooses the bandwidth), for one more, for a hundred at once, and for a lookup by name.
@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow
 import torch
-from results import write
 
+from benchmarks.results import write
 from regard import Database
 
 KEYS = ["gpa", "age", "major", "city"]

@@ -11,10 +11,23 @@ from regard.cli.doctor import examine
 FOLDER = Path(__file__).parent / "results"
 
 
+def machine() -> dict[str, Any]:
+    """The machine and the versions that figures belong to."""
+    report = examine()
+    return {part: report[part] for part in ("versions", "machine")}
+
+
 def write(name: str, figures: dict[str, Any]) -> None:
     """Keep figures under a name."""
-    report = examine()
-    machine = {part: report[part] for part in ("versions", "machine")}
     FOLDER.mkdir(exist_ok=True)
+    text = json.dumps({"machine": machine(), **figures}, indent=2, ensure_ascii=False)
+    (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def read(name: str) -> dict[str, Any]:
+    """The figures that were kept under a name; none if there are none."""
     path = FOLDER / f"{name}.json"
-    path.write_text(json.dumps({"machine": machine, **figures}, indent=2) + "\n", encoding="utf-8")
+    if not path.exists():
+        return {}
+    figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return figures
