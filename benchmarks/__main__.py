@@ -1,0 +1,85 @@
+"""Measure regard beside its peers.
+
+    python -m benchmarks                     # every row; writes benchmarks/results/
+    python -m benchmarks --only gated view   # some of them
+    python -m benchmarks --quick             # everything at small sizes, in a few minutes; writes nothing
+    python -m benchmarks --figures           # draw docs/*.svg from the results
+
+Everybody runs in the same process, in turns, and the best of several rounds counts. A row that fails says so, and the
+others go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks import growth, report, sweep
+from benchmarks.cases import ROWS
+from benchmarks.judge import measure_row
+
+Work = Callable[..., dict[str, Any]]
+
+WORK: dict[str, Work] = {
+    **{row.name: partial(measure_row, row) for row in ROWS},
+    "growth": growth.measure,
+    "sweep": sweep.measure,
+}
+ABOUT = {
+    **{row.name: f"{row.work} {row.size}" for row in ROWS},
+    "growth": "time a pair from 2k to 64k keys, memory against n",
+    "sweep": "every engine over a grid of sizes, kinds and masks, and the planner's regret",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for; 1 if something failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=WORK, metavar="NAME", help="these rows alone")
+    parser.add_argument("--list", action="store_true", help="say which rows there are")
+    parser.add_argument("--quick", action="store_true", help="small sizes, few rounds; nothing is written")
+    parser.add_argument("--figures", action="store_true", help="draw the figures from the results, measure nothing")
+    options = parser.parse_args(arguments)
+    console = Console(highlight=False, soft_wrap=True)
+    if options.list:
+        for name, about in ABOUT.items():
+            console.print(f"{name:16} {about}")
+        return 0
+    if options.figures:
+        from benchmarks import figures
+
+        for path in figures.draw_all():
+            console.print(str(path))
+        return 0
+    found: dict[str, dict[str, Any]] = {}
+    for name in options.only or WORK:
+        found[name] = attempt(name, quick=options.quick, console=console)
+        if not options.quick:
+            report.keep({name: found[name]})  # as it goes: an hour's figures must not hang on the last row
+    width = None if console.is_terminal else 140
+    report.print_table(found, Console(highlight=False, width=width), judged=not options.quick)
+    return 1 if any("error" in row for row in found.values()) else 0
+
+
+def attempt(name: str, *, quick: bool, console: Console) -> dict[str, Any]:
+    """What a row found, or the error that stopped it."""
+    start = time.perf_counter()
+    console.print(f"[bold]{name}[/bold] {ABOUT[name]}")
+    try:
+        result = WORK[name](quick=quick, say=lambda line: console.print(f"  {line}", markup=False))
+    except Exception as error:  # the others go on
+        result = {"error": f"{type(error).__name__}: {error}"}
+        console.print(f"  failed: {result['error']}", style="red", markup=False)
+    console.print(f"  [dim]{time.perf_counter() - start:.0f} s[/dim]")
+    return result
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

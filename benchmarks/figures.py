@@ -1,0 +1,190 @@
+"""The README's figures, drawn from `benchmarks/results/` into docs/: the same bytes from the same results.
+
+Backgrounds are transparent and text is a grey that reads on white and on black, so that both of GitHub's modes work.
+Colours are Okabe and Ito's, which colour-blind people can tell apart; shapes and labels say the same again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import torch
+from torch import Tensor
+
+from benchmarks import results
+from benchmarks.cases import OURS
+from benchmarks.report import NAME
+from regard import weigh
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+from matplotlib.colors import PowerNorm
+
+FOLDER = Path(__file__).parent.parent / "docs"
+GREY = "#6e7781"
+BLUE, ORANGE, GREEN, VERMILLION, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9"
+STYLE = {
+    **{f"{part}.color": GREY for part in ("text", "xtick", "ytick")},
+    **{f"axes.{part}": GREY for part in ("edgecolor", "labelcolor", "titlecolor")},
+    **{f"axes.spines.{side}": False for side in ("top", "right")},
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "font.size": 11,
+    "svg.hashsalt": "regard",
+    "legend.frameon": False,
+}
+PEER_NAMES = {"compiled": "torch.compile", "gathered": "gathering rows"}
+SEEN = 16_384  # tokens of the sequence whose weights are shown
+
+
+def draw_all() -> list[Path]:
+    """Draw every figure whose results are there; return where."""
+    rows = results.read(NAME).get("rows", {})
+    with plt.rc_context(STYLE):
+        drawn = [save(draw_speed(rows), "speed")]
+        if "memory" in rows.get("growth", {}):
+            drawn.append(save(draw_memory(rows["growth"]), "memory"))
+        drawn.append(save(draw_view(SEEN), "view"))
+    return drawn
+
+
+def save(figure: Any, name: str, folder: Path = FOLDER) -> Path:
+    """Write a figure without the date, so that nothing changes when nothing changed."""
+    path = folder / f"{name}.svg"
+    figure.savefig(path, metadata={"Date": None}, transparent=True, bbox_inches="tight")
+    plt.close(figure)
+    # matplotlib leaves blanks at the ends of lines.
+    path.write_text("\n".join(line.rstrip() for line in path.read_text("utf-8").splitlines()) + "\n", "utf-8")
+    return path
+
+
+def best_peer(row: Mapping[str, Any], quantity: str) -> tuple[str, float] | None:
+    """The fastest who computes the same as we do, and how many times our time it takes."""
+    figures = row.get("figures", {}).get(quantity, {})
+    rivals = {name: figures[name] for name in row.get("same", ()) if name in figures and not name.startswith(OURS)}
+    if OURS not in figures or not rivals:
+        return None
+    best = min(rivals, key=rivals.__getitem__)
+    return best, rivals[best] / figures[OURS]
+
+
+def draw_speed(rows: Mapping[str, Mapping[str, Any]]) -> Any:
+    """How many times faster than the fastest peer that computes the same, for each kind of attention."""
+    shown = [row for row in rows.values() if best_peer(row, "training")]
+    figure, axes = plt.subplots(figsize=(8.2, 0.62 * max(len(shown), 1) + 1.2))
+    for place, row in enumerate(shown):
+        for quantity, offset, colour in (("forward", -0.19, BLUE), ("training", 0.19, ORANGE)):
+            peer = best_peer(row, quantity)
+            if peer is None:
+                continue
+            name, ratio = PEER_NAMES.get(peer[0], peer[0]), peer[1]
+            axes.barh(place + offset, ratio - 1, left=1, height=0.36, color=colour)
+            axes.annotate(
+                f"{ratio:.0f} × {name}" if ratio >= 10 else f"{ratio:.2g} × {name}",
+                (max(ratio, 1), place + offset),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+            )
+    axes.set_xscale("log")
+    most = max((best_peer(row, quantity) or ("", 1.0))[1] for row in shown for quantity in ("forward", "training"))
+    axes.set_xlim(0.4, most * 4)
+    ticks = [tick for tick in (0.5, 1, 2, 5, 10, 20, 50, 100, 200) if tick <= most * 2]
+    axes.set_xticks(ticks, [f"{tick:g} ×" for tick in ticks])
+    axes.minorticks_off()
+    axes.axvline(1, color=GREY, linewidth=1)
+    axes.set_yticks(range(len(shown)), [f"{row['work']}\n{row['size']}" for row in shown], fontsize=9)
+    axes.invert_yaxis()
+    axes.set_xlabel("speed, as a multiple of the fastest peer's for the same attention")
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in (BLUE, ORANGE)]
+    axes.legend(handles, ["forward", "forward + backward"], loc="lower right")
+    return figure
+
+
+def draw_memory(growth: Mapping[str, Any]) -> Any:
+    """Bytes of forward + backward against n, one head; dashed where a formula was computed, not run."""
+    lines = {
+        ("additive", "eager"): ("additive, the formula", VERMILLION, "s"),
+        ("gated", "eager"): ("gated, the formula", ORANGE, "D"),
+        ("additive", OURS): ("additive, regard", BLUE, "o"),
+        ("gated", OURS): ("gated, regard", SKY, "^"),
+        ("dot", "SDPA"): ("plain softmax, SDPA", GREEN, "v"),
+    }
+    figure, axes = plt.subplots(figsize=(8.2, 4.4))
+    for (row, call), (label, colour, marker) in lines.items():
+        points = [point for point in growth["memory"] if (point["row"], point["call"]) == (row, call)]
+        run = [point for point in points if not point["computed"]]
+        computed = run[-1:] + [point for point in points if point["computed"]]
+        for part, line in ((run, "-"), (computed, "--")):
+            sides, sizes = [point["side"] for point in part], [point["bytes"] / 2**20 for point in part]
+            face = colour if line == "-" else "none"
+            axes.plot(sides, sizes, line, color=colour, marker=marker, markersize=5, markerfacecolor=face)
+        axes.plot([], [], "-", color=colour, marker=marker, label=label)
+    total = growth["machine bytes"] / 2**20
+    axes.axhline(total, color=GREY, linewidth=1, linestyle=":")
+    axes.annotate(f"all of this machine's memory, {total / 1024:.0f} GiB", (1024, total), xytext=(0, 4), fontsize=9,
+                  textcoords="offset points")  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    sides = sorted({point["side"] for point in growth["memory"]})
+    axes.set_xticks(sides, [f"{side // 1024}k" for side in sides])
+    ticks = [1, 10, 100, 1024, 10 * 1024, 100 * 1024, 1024 * 1024]
+    axes.set_yticks(ticks, ["1 MiB", "10 MiB", "100 MiB", "1 GiB", "10 GiB", "100 GiB", "1 TiB"])
+    axes.minorticks_off()
+    axes.set_xlabel("n queries and n keys, one head, forward + backward (dashed: computed, it does not fit)")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
+    return figure
+
+
+def make_sequence(n_tokens: int) -> tuple[Tensor, Tensor]:
+    """Queries and keys of an invented text: chapters on a few subjects, neighbours, and words that all look at."""
+    generator = torch.Generator().manual_seed(3)
+    place = torch.arange(n_tokens, dtype=torch.float32) / n_tokens
+    subject = torch.tensor([0, 1, 0, 2, 3, 1, 4, 2, 0])[(place * 9).long()]
+    subjects = 3.2 * torch.eye(5)[subject]
+    turns = 2 * math.pi * place.unsqueeze(-1) * torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
+    near = 1.6 * torch.cat([turns.cos(), turns.sin()], -1)
+    common = torch.zeros(n_tokens, 1)
+    common[[int(n_tokens * part) for part in (0.0, 0.29, 0.52, 0.86)]] = 24.0
+    noise = 0.7 * torch.randn(2, n_tokens, 8, generator=generator)
+    # Attention widens towards the end, as it does where a text sums itself up.
+    sharp = (0.6 - 0.3 * place).unsqueeze(-1)
+    queries = torch.cat([subjects, near, torch.ones(n_tokens, 1), noise[0]], -1)
+    return queries * sharp * math.sqrt(queries.shape[-1]), torch.cat([subjects, near, common, noise[1]], -1)
+
+
+def draw_view(n_tokens: int) -> Any:
+    """A map of the weights of a long sequence, the entropy of each query and what each key receives."""
+    queries, keys = make_sequence(n_tokens)
+    with torch.no_grad():
+        seen = weigh(queries, keys, keys).collect(entropy=True, received=True, map=(256, 256))
+    figure, parts = plt.subplots(
+        2, 2, figsize=(7.4, 7.0), width_ratios=(5, 1.3), height_ratios=(5, 1.1), layout="constrained"
+    )
+    (picture, entropies), (received, empty) = parts
+    empty.set_axis_off()
+    ends = (0, n_tokens, n_tokens, 0)
+    # A root, because weights span orders of magnitude.
+    picture.imshow(seen.map.numpy(), cmap="cividis", norm=PowerNorm(0.35), extent=ends, interpolation="nearest")
+    picture.set_ylabel("query")
+    picture.set_title(f"{n_tokens:,} × {n_tokens:,} weights, pooled to 256 × 256", fontsize=11)
+    strips = seen.entropy.unflatten(0, (256, -1))
+    rows = (torch.arange(256) + 0.5) * (n_tokens / 256)
+    entropies.fill_betweenx(rows, strips.amin(-1), strips.amax(-1), color=SKY, alpha=0.45, linewidth=0)
+    entropies.plot(strips.mean(-1), rows, color=BLUE, linewidth=1.4)
+    entropies.set_ylim(n_tokens, 0)
+    entropies.set_title("entropy (nats)", fontsize=11)
+    received.plot(rows, seen.received.unflatten(0, (256, -1)).amax(-1), color=VERMILLION, linewidth=1.2)
+    received.set_yscale("log")
+    received.set_xlim(0, n_tokens)
+    received.set_xlabel("key")
+    received.set_ylabel("received")
+    thousands = [n_tokens * part // 4 for part in range(5)]
+    for axis in (picture.xaxis, picture.yaxis, entropies.yaxis, received.xaxis):
+        axis.set_ticks(thousands, [f"{each // 1024}k" if each >= 1024 else str(each) for each in thousands])
+    return figure
