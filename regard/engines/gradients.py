@@ -103,6 +103,8 @@ def gradients_over_tiles(
     stream, rule = run.stream, run.stream.rule
     gradient = gradient.to(output.dtype)
     centre = {"none": None, "output": output, "slope": run.slope_mean}[rule.centre]
+    if stream.compiled is not None and run.whole:
+        return stream.compiled.gradients(needed, run.statistics, centre, gradient)
     buffers = _Buffers(run, needed, inputs)
     with torch.autocast(stream.grid.device.type, enabled=False):
         for rows in stream.row_blocks():

@@ -52,14 +52,17 @@ class Tiled(Engine):
 
     Args:
         tile_elements: How many elements the widest intermediate of a tile may hold.
+        kernels: Whether to use compiled kernels (on a CPU, with Numba): where they pay, if left out; False for plain
+            torch; True even for small problems, as tests do.
     """
 
     name = "tiled"
     letter = "T"
     summary = "any score, rule and mask over tiles; memory does not grow with n × m"
 
-    def __init__(self, tile_elements: int = TILE_ELEMENTS) -> None:
+    def __init__(self, tile_elements: int = TILE_ELEMENTS, kernels: bool | None = None) -> None:
         self.tile_elements = tile_elements
+        self.kernels = kernels
 
     def refusals(self, problem: AttentionProblem) -> list[str]:
         reasons = super().refusals(problem)
@@ -73,7 +76,7 @@ class Tiled(Engine):
 
     def bytes(self, problem: AttentionProblem) -> int:
         grid = problem.grid
-        stream = Stream((problem,), self.tile_elements)
+        stream = Stream((problem,), self.tile_elements, self.kernels)
         rows, columns = stream.tile_shape
         batch = math.prod(grid.batch_shape)
         tile = batch * rows * columns * (2 * problem.form.width + 6)
@@ -84,7 +87,7 @@ class Tiled(Engine):
     def run(self, problem: AttentionProblem) -> Tensor:
         if problem.may_leak:
             return pool_by_strips(problem)
-        stream = Stream((problem,), self.tile_elements)
+        stream = Stream((problem,), self.tile_elements, self.kernels)
         with torch.autocast(problem.grid.device.type, enabled=False):
             with torch.no_grad(), capturing() as captured:
                 pooled = pool_stream(stream)
@@ -102,6 +105,8 @@ def sum_stream(stream: Stream) -> Sums:
     """One pass: the sums of every row."""
     rule = stream.rule
     assert isinstance(rule, OnePass)
+    if stream.compiled is not None:
+        return Sums(*stream.compiled.sums())
     value_dim = stream.parts[0].values.shape[-1]
     blocks = []
     for rows in stream.row_blocks():

@@ -10,10 +10,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from regard.engines.cpu import compile_problem
 from regard.engines.dropout import keep_factors
 from regard.engines.products import pool
 from regard.masks import Cover
@@ -23,6 +25,9 @@ from regard.scores.form import Form
 from regard.tensors import product
 from regard.weights import Fold, Monoid, OnePass, Weights
 from regard.weights.base import State
+
+if TYPE_CHECKING:
+    from regard.engines.cpu.compiled import Compiled
 
 # Elements of the widest intermediate of a tile, over all batch entries: 1 MiB in float32, which stays in cache.
 TILE_ELEMENTS = 1 << 18
@@ -86,6 +91,14 @@ class Stream:
 
     parts: tuple[AttentionProblem, ...]
     tile_elements: int = TILE_ELEMENTS
+    kernels: bool | None = None  # whether compiled kernels are used: where they pay, if None
+
+    @cached_property
+    def compiled(self) -> Compiled | None:
+        """The whole stream for compiled kernels; None where plain torch serves it."""
+        if self.kernels is False or len(self.parts) > 1:
+            return None
+        return compile_problem(self.parts[0], always=self.kernels is True)
 
     @property
     def rule(self) -> Weights:

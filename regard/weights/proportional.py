@@ -31,6 +31,15 @@ def proportional(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     return torch.where(total == 0, 0, numerators / torch.where(total == 0, 1, total))
 
 
+def refuse_negative(least: float) -> None:
+    """Raise if the least score is negative."""
+    if least < 0:
+        raise ScoreError(
+            f"Proportional() must have scores that are not negative: got {least:.4g}. "
+            f"Use Softmax() for scores of any sign."
+        )
+
+
 class Proportional(OnePass):
     """α = a / Σ a, for scores that cannot be negative: Boxcar, Epanechnikov, Triangular, Equal.
 
@@ -47,10 +56,7 @@ class Proportional(OnePass):
     def numerators(self, scores: Tensor, peak: Tensor | None) -> Tensor:
         numerators = torch.where(scores == -torch.inf, 0, scores)
         if bool((numerators < 0).any()):
-            raise ScoreError(
-                f"Proportional() must have scores that are not negative: got {float(numerators.detach().min()):.4g}. "
-                f"Use Softmax() for scores of any sign."
-            )
+            refuse_negative(float(numerators.detach().min()))
         return numerators
 
     def numerator_slope(self, scores: Tensor) -> Tensor:

@@ -100,10 +100,14 @@ class Softmax(OnePass):
     learned_gradients = Weights.learned_gradients
 
     def tangents(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> tuple[Tensor, ...]:
+        return (-weights * self.sink_weight(statistics),)
+
+    def sink_weight(self, statistics: Statistics) -> Tensor:
+        """The weight of the sink in each row, `(..., n_queries, 1)`."""
         peak, total = statistics
-        sink = self._sink(weights)
+        sink = self._sink(peak)
         assert sink is not None
-        return (-weights * (shift(sink, peak) / total),)
+        return shift(sink, peak) / total
 
     def log_normalizer(self, statistics: Statistics) -> Tensor:
         peak, total = statistics

@@ -1,0 +1,236 @@
+"""Programs: a problem in the words of the compiled kernels, where it can be said in them.
+
+A `Program` holds a problem's tensors in float32 and its steps and rule as codes; an `Entry` of it is one batch entry,
+two axes each, ready for a kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.engines.cpu import codes
+from regard.problem import AttentionProblem
+from regard.scores import steps
+from regard.scores.form import ChannelForm, DotForm, Step
+from regard.weights import Conic, Entmax, Proportional, Raw, Sigmoid, Softmax, Sparsemax, Uniform
+
+# e^−g is finite in float32 for both terms of a gate up to here, and so is their product.
+GATE_LIMIT = 40.0
+
+Role: TypeAlias = Literal["row", "column", "number", "table"]
+
+RULES = {
+    Softmax: codes.SOFTMAX,
+    Proportional: codes.PROPORTIONAL,
+    Conic: codes.CONIC,
+    Raw: codes.RAW,
+    Sigmoid: codes.SIGMOID,
+    Uniform: codes.UNIFORM,
+    Entmax: codes.ENTMAX,
+    Sparsemax: codes.ENTMAX,
+}
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A step: its code and parameters, each None where it has none, with the batch axes of the problem."""
+
+    code: int
+    by_row: Tensor | None = None  # (..., n_queries)
+    by_column: Tensor | None = None  # (..., n_keys)
+    number: Tensor | float = 0.0  # (...)
+    table: Tensor | None = None  # (..., length)
+    pairs: Tensor | None = None  # (..., n_queries, n_keys)
+    # For each tensor of the step: which gradient it gets.
+    roles: tuple[Role | None, ...] = ()
+    along_pairs: bool = False  # whether its numbers for columns lie along the last axis, not the last but one
+
+
+@dataclass(frozen=True)
+class Program:
+    """A problem as tensors in float32 and codes."""
+
+    problem: AttentionProblem
+    left: Tensor  # (..., n_queries, dim), times the form's scale
+    right: Tensor  # (..., n_keys, dim)
+    values: Tensor  # (..., n_keys, value_dim)
+    instructions: tuple[Instruction, ...]
+    rule: int
+    rate: float  # entmax's alpha − 1
+    scale: float  # the form's
+
+    @property
+    def roles(self) -> tuple[Role | None, ...]:
+        """For each tensor of the form, then the values: which axis it follows."""
+        steps = (role for each in self.instructions for role in each.roles)
+        return ("row", "column", *steps, "column")
+
+    @property
+    def n_entries(self) -> int:
+        return math.prod(self.problem.grid.batch_shape)
+
+    def entries(self) -> list[Entry]:
+        """Every batch entry, in order."""
+        indices = itertools.product(*(range(size) for size in self.problem.grid.batch_shape))
+        return [self._entry(place, index) for place, index in enumerate(indices)]
+
+    def _entry(self, place: int, index: tuple[int, ...]) -> Entry:
+        grid = self.problem.grid
+        count = len(self.instructions)
+        by_row = np.zeros((count, grid.n_queries), np.float32)
+        by_column = np.zeros((count, grid.n_keys), np.float32)
+        numbers = np.zeros(count, np.float32)
+        table, pairs = np.zeros(0, np.float32), None
+        for step, each in enumerate(self.instructions):
+            if each.by_row is not None:
+                by_row[step] = pick(each.by_row, index, 1).numpy()
+            if each.by_column is not None:
+                by_column[step] = pick(each.by_column, index, 1).numpy()
+            number = each.number
+            numbers[step] = float(pick(number, index, 0)) if isinstance(number, Tensor) else number
+            if each.table is not None:
+                table = pick(each.table, index, 1).contiguous().numpy()
+            if each.pairs is not None:
+                pairs = pick(each.pairs, index, 2)
+        return Entry(
+            place=place,
+            index=index,
+            left=pick(self.left, index, 2),
+            right=pick(self.right, index, 2),
+            values=pick(self.values, index, 2),
+            codes=np.array([each.code for each in self.instructions], np.int64),
+            by_row=by_row,
+            by_column=by_column,
+            numbers=numbers,
+            table=table,
+            pairs=pairs,
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One batch entry of a program."""
+
+    place: int
+    index: tuple[int, ...]
+    left: Tensor
+    right: Tensor
+    values: Tensor
+    codes: Any
+    by_row: Any
+    by_column: Any
+    numbers: Any
+    table: Any
+    pairs: Tensor | None
+
+
+def pick(tensor: Tensor, index: tuple[int, ...], trailing: int) -> Tensor:
+    """The batch entry `index` of a tensor whose batch axes broadcast: a view with its `trailing` last axes."""
+    lead = tensor.ndim - trailing
+    for size, place in zip(tensor.shape[:lead], index[len(index) - lead :], strict=True):
+        tensor = tensor[0 if size == 1 else place]
+    return tensor
+
+
+def translate(problem: AttentionProblem) -> Program | None:
+    """The program of a problem; None where the kernels have no words for it."""
+    form, rule = problem.form, problem.weights
+    if problem.compute_dtype != torch.float32 or problem.grid.device.type != "cpu" or type(rule) not in RULES:
+        return None
+    if type(form) is not DotForm:
+        return None
+    rate = 0.0
+    if isinstance(rule, Entmax):
+        if isinstance(rule.alpha, Tensor) or rule.alpha not in (1.5, 2.0):
+            return None
+        rate = rule.alpha - 1
+    instructions = []
+    for step in form.steps:
+        instruction = _instruction(step)
+        if instruction is None:
+            return None
+        instructions.append(instruction)
+    if (
+        sum(each.table is not None for each in instructions) > 1
+        or sum(each.pairs is not None for each in instructions) > 1
+    ):
+        return None
+    left = form.left.detach().float()
+    return Program(
+        problem,
+        left if form.scale == 1.0 else left * form.scale,
+        _adjacent(form.right.detach().float()),
+        _adjacent(problem.values.detach().float()),
+        tuple(instructions),
+        RULES[type(rule)],
+        rate,
+        form.scale,
+    )
+
+
+def _adjacent(tensor: Tensor) -> Tensor:
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def _instruction(step: Step) -> Instruction | None:
+    """A step in codes; None where there is no code for it."""
+    number, row, column, far = _number, _row, _column, codes.GATE_FAR
+    match step:
+        case steps.Scale():
+            return Instruction(codes.SCALE, number=number(step.factor), roles=("number",))
+        case steps.Gate():
+            by_row, by_column = row(step.query_term), column(step.key_term)
+            near = by_row.numel() == 0 or by_column.numel() == 0
+            near = near or float(by_row.abs().amax()) < GATE_LIMIT > float(by_column.abs().amax())
+            if near:
+                by_row, by_column, far = torch.exp(-by_row), torch.exp(-by_column), codes.GATE
+            return Instruction(far, by_row, by_column, roles=("row", "column"))
+        case steps.Cap():
+            return Instruction(codes.CAP, number=step.cap)
+        case steps.AddPairs():
+            return _bias(step.bias)
+        case steps.AddDistance():
+            by_row, by_column = row(step.query_positions), column(step.key_positions)
+            roles = (None, None, "number")
+            return Instruction(codes.DISTANCE, by_row, by_column, number=number(step.slope), roles=roles)
+        case steps.AddRelative():
+            by_row, by_column = row(step.query_positions), column(step.key_positions)
+            table = step.table.detach().float().squeeze(-2)
+            return Instruction(codes.RELATIVE, by_row, by_column, table=table, roles=(None, None, "table"))
+        case steps.Indicator():
+            return Instruction(codes.INDICATOR, number=step.limit * (1 + 32 * torch.finfo(torch.float32).eps))
+        case steps.Parabola():
+            return Instruction(codes.PARABOLA, number=number(step.radius), roles=("number",))
+        case steps.Tent():
+            return Instruction(codes.TENT, number=number(step.radius), roles=("number",))
+    return None
+
+
+def _bias(bias: Tensor) -> Instruction | None:
+    plain = bias.detach().float()
+    if bias.shape[-2] == 1:
+        return Instruction(codes.ADD_COLUMN, by_column=plain.squeeze(-2), roles=("column",), along_pairs=True)
+    if bias.shape[-1] == 1:
+        return Instruction(codes.ADD_ROW, by_row=plain.squeeze(-1), roles=("row",))
+    if bias.requires_grad:
+        return None  # its gradient is n × m
+    return Instruction(codes.ADD_PAIRS, pairs=plain, roles=(None,))
+
+
+def _number(tensor: Tensor) -> Tensor:
+    return tensor.detach().float().squeeze(-1).squeeze(-1)
+
+
+def _row(tensor: Tensor) -> Tensor:
+    return tensor.detach().float().squeeze(-1)
+
+
+def _column(tensor: Tensor) -> Tensor:
+    return tensor.detach().float().squeeze(-1)

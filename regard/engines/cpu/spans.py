@@ -1,0 +1,173 @@
+"""Compiled loops over the tiles of a span: a block of rows against columns `origin` to `origin + n_columns`.
+
+Products are done by the BLAS that torch itself uses, called from inside, so that Python is not asked between tiles.
+Matrices that only products touch come as addresses with the distance of their rows. What belongs to columns is given for
+all keys (`by_column`, `right`, `values` …), but for `pairs` and `allowed`, which hold the span alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from regard.engines.cpu.jit import kernel, multiply
+from regard.engines.cpu.rows import (
+    ONE,
+    ZERO,
+    block_outside,
+    block_where,
+    differentiate_row,
+    drop,
+    pool_row,
+    step_row,
+    step_row_back,
+    weigh_row,
+)
+
+
+@kernel
+def pool_span(  # type: ignore[no-untyped-def]
+    sgemm, left, left_stride, right, right_stride, dim, values, values_stride, tile, origin, n_columns,
+    codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
+    rule, row_hashes, column_hashes, limit, factor, peaks, totals, pooled,
+):  # fmt: skip
+    """Take the columns of a span into the sums of each row; returns the least numerator.
+
+    Args:
+        tile: Scratch, `(n_rows, width)`: as many columns as are worked on together.
+        first, stop: Of each row, the columns that it sees; empty if all.
+        allowed: Which pairs are allowed; empty if all.
+    """
+    n_rows, value_dim = pooled.shape
+    least = ZERO
+    flat = tile.reshape(-1)
+    for start in range(0, n_columns, tile.shape[1]):
+        width = min(tile.shape[1], n_columns - start)
+        end, at = start + width, origin + start
+        scores = flat[: n_rows * width].reshape(n_rows, width)
+        multiply(
+            sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ZERO,
+            scores.ctypes.data, width,
+        )  # fmt: skip
+        for i in range(n_rows):
+            row = scores[i]
+            for k in range(codes.shape[0]):
+                step_row(
+                    codes[k], row, by_row[k, i], by_column[k, at : at + width], numbers[k],
+                    pairs[i % pairs.shape[0], start:end],
+                    table,
+                )  # fmt: skip
+            if first.size:
+                block_outside(row, first[i] - at, stop[i] - at)
+            if allowed.size:
+                block_where(row, allowed[i, start:end])
+            peaks[i], totals[i], lowest = pool_row(row, rule, peaks[i], totals[i], pooled[i])
+            least = min(least, lowest)
+            if row_hashes.size:
+                drop(row, row_hashes[i], column_hashes[at : at + width], limit, factor)
+        multiply(
+            sgemm, n_rows, value_dim, width, scores.ctypes.data, width, 0, values + 4 * at * values_stride,
+            values_stride, 0, ONE, pooled.ctypes.data, value_dim,
+        )  # fmt: skip
+    return least
+
+
+@kernel
+def score_span(  # type: ignore[no-untyped-def]
+    sgemm, left, left_stride, right, right_stride, dim, origin,
+    codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
+    rule, rate, offsets, scales, scores,
+):  # fmt: skip
+    """The scores of a span, −inf where not allowed; with a rule (not −1), its weights."""
+    n_rows, width = scores.shape
+    multiply(
+        sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * origin * right_stride, right_stride, 1, ZERO,
+        scores.ctypes.data, width,
+    )  # fmt: skip
+    for i in range(n_rows):
+        row = scores[i]
+        for k in range(codes.shape[0]):
+            step_row(
+                codes[k], row, by_row[k, i], by_column[k, origin : origin + width], numbers[k],
+                pairs[i % pairs.shape[0]], table,
+            )  # fmt: skip
+        if first.size:
+            block_outside(row, first[i] - origin, stop[i] - origin)
+        if allowed.size:
+            block_where(row, allowed[i])
+        if rule >= 0:
+            weigh_row(row, rule, rate, offsets[i], scales[i])
+
+
+@kernel
+def differentiate_span(  # type: ignore[no-untyped-def]
+    sgemm, left, left_stride, right, right_stride, dim, values, values_stride, gradient, gradient_stride, value_dim, tile, second,
+    origin, n_columns, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
+    rule, rate, offsets, scales, deltas, row_hashes, column_hashes, limit, factor, kept,
+    to_left, to_right, to_values, to_by_row, to_by_column, to_numbers, to_table,
+):  # fmt: skip
+    """Add what a span gives to the gradients; tiles are computed again from the statistics of their rows.
+
+    Args:
+        gradient: dO, `(n_rows, value_dim)`.
+        tile, second: Scratch, `(n_rows, width)` each.
+        kept: Scratch, a row for each step.
+        to_left: `(n_rows, dim)`, or empty if not wanted; likewise
+        to_right: `(dim, n_keys)`, transposed, which products write faster;
+        to_values: `(value_dim, n_keys)`.
+    """
+    n_rows, n_steps = by_row.shape[1], codes.shape[0]
+    flat, flat_second = tile.reshape(-1), second.reshape(-1)
+    for start in range(0, n_columns, tile.shape[1]):
+        width = min(tile.shape[1], n_columns - start)
+        end, at = start + width, origin + start
+        scores = flat[: n_rows * width].reshape(n_rows, width)
+        change = flat_second[: n_rows * width].reshape(n_rows, width)
+        multiply(
+            sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ZERO,
+            scores.ctypes.data, width,
+        )  # fmt: skip
+        multiply(
+            sgemm, n_rows, width, value_dim, gradient, gradient_stride, 0, values + 4 * at * values_stride,
+            values_stride, 1, ZERO, change.ctypes.data, width,
+        )  # fmt: skip
+        for i in range(n_rows):
+            row, to_row = scores[i], change[i]
+            for k in range(n_steps):
+                kept[k, :width] = row
+                step_row(
+                    codes[k], row, by_row[k, i], by_column[k, at : at + width], numbers[k],
+                    pairs[i % pairs.shape[0], start:end],
+                    table,
+                )  # fmt: skip
+            if first.size:
+                block_outside(row, first[i] - at, stop[i] - at)
+            if allowed.size:
+                block_where(row, allowed[i, start:end])
+            if row_hashes.size:
+                drop(to_row, row_hashes[i], column_hashes[at : at + width], limit, factor)
+            differentiate_row(row, to_row, rule, rate, offsets[i], scales[i], deltas[i])
+            if row_hashes.size:
+                drop(row, row_hashes[i], column_hashes[at : at + width], limit, factor)
+            for back in range(n_steps):
+                k = n_steps - 1 - back
+                to_of_row, to_number = step_row_back(
+                    codes[k], kept[k, :width], to_row, by_row[k, i], by_column[k, at : at + width], numbers[k],
+                    table, to_by_column[k, at : at + width], to_table,
+                )  # fmt: skip
+                to_by_row[k, i] += to_of_row
+                to_numbers[k] += to_number
+        if to_values.size:
+            multiply(
+                sgemm, value_dim, width, n_rows, gradient, gradient_stride, 1, scores.ctypes.data, width, 0, ONE,
+                to_values.ctypes.data + 4 * at, to_values.shape[1],
+            )  # fmt: skip
+        if to_right.size:
+            multiply(
+                sgemm, dim, width, n_rows, left, left_stride, 1, change.ctypes.data, width, 0, ONE,
+                to_right.ctypes.data + 4 * at, to_right.shape[1],
+            )  # fmt: skip
+        if to_left.size:
+            multiply(
+                sgemm, n_rows, dim, width, change.ctypes.data, width, 0, right + 4 * at * right_stride, right_stride,
+                0, ONE, to_left.ctypes.data, dim,
+            )  # fmt: skip
