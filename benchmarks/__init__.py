@@ -1,7 +1,7 @@
 """regard beside its peers: `python -m benchmarks` measures, `python -m benchmarks --list` says what.
 
-cases.py holds every row; measure.py times, memory.py weighs, growth.py and sweep.py look at many sizes; report.py
-prints and figures.py draws.
+cases.py holds every row, contests.py who runs in it; measure.py times, memory.py weighs; growth.py and sweep.py look at
+many sizes; report.py prints, and figures.py draws.
 """
 
 import os

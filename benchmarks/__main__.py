@@ -22,6 +22,9 @@ from rich.console import Console
 from benchmarks import growth, report, sweep
 from benchmarks.cases import ROWS
 from benchmarks.judge import measure_row
+from benchmarks.load import Load
+
+BUSY = 0.05  # the share of the cores that others may take before figures are doubtful
 
 Work = Callable[..., dict[str, Any]]
 
@@ -70,14 +73,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def attempt(name: str, *, quick: bool, console: Console) -> dict[str, Any]:
     """What a row found, or the error that stopped it."""
-    start = time.perf_counter()
+    start, load = time.perf_counter(), Load()
     console.print(f"[bold]{name}[/bold] {ABOUT[name]}")
     try:
         result = WORK[name](quick=quick, say=lambda line: console.print(f"  {line}", markup=False))
     except Exception as error:  # the others go on
         result = {"error": f"{type(error).__name__}: {error}"}
         console.print(f"  failed: {result['error']}", style="red", markup=False)
+    others = load.taken_by_others()
+    result["taken by others"] = others
     console.print(f"  [dim]{time.perf_counter() - start:.0f} s[/dim]")
+    if others is not None and others > BUSY:
+        console.print(f"  other processes took {others:.0%} of the cores: measure again when they rest", style="yellow")
     return result
 
 

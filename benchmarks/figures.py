@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import results
-from benchmarks.cases import OURS
+from benchmarks.contests import OURS
 from benchmarks.report import NAME
 from regard import weigh
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.cases import OURS, TILED, Size, find_row
+from benchmarks.cases import find_row
+from benchmarks.contests import OURS, TILED, Size
 from benchmarks.judge import bound
 from benchmarks.measure import Quantity, race, runner
 from benchmarks.memory import growth as grown

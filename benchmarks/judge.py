@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.cases import OURS, Demand, Row
+from benchmarks.cases import Demand, Row
+from benchmarks.contests import OURS
 from benchmarks.measure import agree, race_calls
 from benchmarks.memory import growth
 

@@ -18,7 +18,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.cases import Row, Size, find_row
+from benchmarks.cases import Row, find_row
+from benchmarks.contests import Size
 from benchmarks.measure import Quantity, runner
 
 SMALL_SIDE = 1024  # at which kernels are warmed up: enough that the planner takes the engine of large problems

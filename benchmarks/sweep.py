@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.cases import Size, make_inputs
+from benchmarks.contests import Size, make_inputs
 from benchmarks.judge import bound
 from benchmarks.measure import Quantity, race, runner
 from benchmarks.peers import Inputs, regard

@@ -12,8 +12,10 @@ import torch
 
 from benchmarks import growth, measure, memory, report, results, sweep
 from benchmarks.__main__ import ABOUT, WORK, main
-from benchmarks.cases import OURS, ROWS, Demand, Size, find_row
+from benchmarks.cases import ROWS, Demand, find_row
+from benchmarks.contests import OURS, Size
 from benchmarks.judge import bound, judge, measure_row
+from benchmarks.load import Load
 from benchmarks.peers import Call
 
 # These take a C++ compiler many seconds; `make bench` checks them before it times them.
@@ -161,6 +163,13 @@ def test_a_quick_row_has_all_its_figures():
     assert set(found["figures"]["forward"]) == {OURS, "SDPA"}
     assert found["same"] == [OURS, "SDPA"]
     assert len(said) == 1
+
+
+def test_load_is_a_share_of_the_cores():
+    load = Load()
+    torch.ones(200, 200) @ torch.ones(200, 200)
+    share = load.taken_by_others()
+    assert share is None or share >= 0
 
 
 @needs_matplotlib
