@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.engines.gradients import attach
-from regard.engines.tiled import Sums, finish, pool_stream, sum_stream
+from regard.engines.sums import Sums
+from regard.engines.tiled import pool_stream, sum_stream
 from regard.engines.tiles import Stream
 from regard.errors import EngineRefusal, OptionError, ShapeError
 from regard.problem import AttentionProblem
@@ -73,12 +74,12 @@ class Partial:
         if not self.parts:
             assert self.sums is not None
             assert isinstance(self.rule, OnePass)
-            return finish(self.rule, self.sums).output.to(self.dtype)
+            return self.sums.finish(self.rule).output.to(self.dtype)
         stream = Stream(self.parts)
         with torch.no_grad(), capturing() as found, torch.autocast(stream.grid.device.type, enabled=False):
             if self.sums is not None:
                 assert isinstance(self.rule, OnePass)
-                pooled = finish(self.rule, self.sums)
+                pooled = self.sums.finish(self.rule)
             else:
                 pooled = pool_stream(stream)
         captured = tuple({id(each): each for each in (*self.captured, *found.values())}.values())

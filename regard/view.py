@@ -19,7 +19,8 @@ from regard.drawing import draw
 from regard.engines import Engine
 from regard.engines.reference import define_weights
 from regard.engines.strips import map_strips, strips_of
-from regard.engines.tiled import Pooled, Tiled, pool_stream
+from regard.engines.sums import Pooled
+from regard.engines.tiled import Tiled, pool_stream
 from regard.engines.tiles import Stream, Tile
 from regard.errors import OptionError, PromiseBroken
 from regard.masks import Cover

@@ -24,7 +24,7 @@ from regard.tensors import product
 from regard.weights import Statistics, Weights
 
 if TYPE_CHECKING:
-    from regard.engines.tiled import Pooled
+    from regard.engines.sums import Pooled
 
 
 def attach(stream: Stream, pooled: Pooled, captured: tuple[Tensor, ...], *, whole: bool = True) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,40 +10,12 @@ from torch import Tensor
 from regard.engines.base import Engine
 from regard.engines.gradients import attach
 from regard.engines.strips import pool_by_strips
+from regard.engines.sums import Pooled, Sums
 from regard.engines.tiles import TILE_ELEMENTS, Stream
 from regard.problem import AttentionProblem
 from regard.scores.capture import capturing
-from regard.weights import OnePass, Statistics, Weights
+from regard.weights import OnePass, Weights
 from regard.weights.onepass import shift
-
-
-@dataclass(frozen=True)
-class Sums:
-    """What one pass over some keys leaves for a rule of one pass: a monoid, so that shards can be merged.
-
-    Each is `(*batch_shape, n_queries, width)`. The identity is (−inf, 0, 0).
-    """
-
-    peak: Tensor  # the largest score
-    total: Tensor  # the sum of numerators, relative to the peak
-    pooled: Tensor  # the sum of numerators times values, relative to the peak
-
-    def merge(self, other: Sums, rule: OnePass) -> Sums:
-        """The sums over both sets of keys."""
-        if not rule.shifted:
-            peak = torch.maximum(self.peak, other.peak)
-            return Sums(peak, self.total + other.total, self.pooled + other.pooled)
-        peak, mine, others = rule.merge_factors(self.peak, other.peak)
-        return Sums(peak, self.total * mine + other.total * others, self.pooled * mine + other.pooled * others)
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """The result of attention with what is needed to compute any weight again."""
-
-    output: Tensor  # (*batch_shape, n_queries, value_dim), in the dtype of computation
-    statistics: Statistics
-    slope_mean: Tensor | None  # the values averaged by slope, for rules whose gradient is centred there
 
 
 class Tiled(Engine):
@@ -96,8 +67,10 @@ class Tiled(Engine):
 
 def pool_stream(stream: Stream) -> Pooled:
     """The pooled output of a stream of tiles, and the statistics of its rows."""
+    if stream.compiled is not None and isinstance(stream.rule, OnePass):
+        return stream.compiled.pool()
     if isinstance(stream.rule, OnePass):
-        return finish(stream.rule, sum_stream(stream))
+        return sum_stream(stream).finish(stream.rule)
     return _pool_in_passes(stream)
 
 
@@ -106,7 +79,7 @@ def sum_stream(stream: Stream) -> Sums:
     rule = stream.rule
     assert isinstance(rule, OnePass)
     if stream.compiled is not None:
-        return Sums(*stream.compiled.sums())
+        return stream.compiled.sums()
     value_dim = stream.parts[0].values.shape[-1]
     blocks = []
     for rows in stream.row_blocks():
@@ -125,16 +98,6 @@ def sum_stream(stream: Stream) -> Sums:
                 sums = Sums(peak, sums.total + total, sums.pooled + pooled)
         blocks.append(sums)
     return Sums(*_stack(stream, [(each.peak, each.total, each.pooled) for each in blocks], (1, 1, value_dim)))
-
-
-def finish(rule: OnePass, sums: Sums) -> Pooled:
-    """The end of one pass: the only division."""
-    peak, total = statistics = rule.finish(sums.peak, sums.total)
-    if not rule.normalized:
-        return Pooled(sums.pooled, statistics, None)
-    # A sink may have moved the peak.
-    pooled = sums.pooled * shift(sums.peak, peak) if rule.shifted else sums.pooled
-    return Pooled(pooled / total, statistics, None)
 
 
 def _pool_in_passes(stream: Stream) -> Pooled:

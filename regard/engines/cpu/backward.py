@@ -1,190 +1,174 @@
-"""The backward pass on a CPU: tiles computed again, and gradients summed in an order that does not depend on timing."""
+"""The backward pass on a CPU: pairs computed again, and gradients summed in an order that does not depend on timing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.engines.cpu import spans, workers
-from regard.engines.cpu.blas import sgemm_address
-from regard.engines.cpu.forward import dropout_arguments, pairs_of, place
-from regard.engines.cpu.layout import Block, Layout, mask_arguments
-from regard.engines.cpu.programs import Entry, Program, Role, pick
+from regard.engines.cpu import workers
+from regard.engines.cpu.programs import Entry, Program, pick
+from regard.engines.cpu.ways import KeySums, RowFacts, Way
 
 
 @dataclass(frozen=True)
-class RowFacts:
-    """What a backward pass knows of each row, `(n_entries, n_queries)` each: see `rows.weigh_row`."""
+class Facts:
+    """What a backward pass knows of every row, `(n_entries, n_queries)` each; see `rows.weigh_row`."""
 
     offsets: Tensor
     scales: Tensor
     deltas: Tensor  # dO·u
+    gradient: Tensor  # (n_entries, n_queries, value_dim): dO
 
-
-def differentiate(
-    program: Program, layout: Layout, facts: RowFacts, gradient: Tensor, needed: Sequence[bool]
-) -> list[Tensor | None]:
-    """The gradients of the form's tensors and, last, of the values; None where not needed.
-
-    Args:
-        program: What was computed.
-        layout: Its live tiles.
-        facts: What is known of the rows.
-        gradient: dO, `(n_entries, n_queries, value_dim)`, a row after the other.
-        needed: Which of the tensors need a gradient.
-    """
-    tensors = (*program.problem.form.tensors(), program.problem.values)
-    shares = _shares(program, layout)
-    # Where shares never write to one place, they write to one buffer; elsewhere each has its own.
-    common: list[Tensor | None] = [
-        torch.zeros(each.shape, dtype=_wide(each)) if need and _apart(program, shares, role, each) else None
-        for each, need, role in zip(tensors, needed, program.roles, strict=True)
-    ]
-    tasks = [
-        partial(_differentiate_share, program, layout, facts, gradient, needed, share, tensors, common)
-        for share in shares.parts
-    ]
-    results = workers.run(tasks)
-    for place_, buffer in enumerate(common):
-        if buffer is None and needed[place_]:
-            common[place_] = (
-                sum((result[place_] for result in results[1:]), start=results[0][place_]) if results else None
-            )
-            if common[place_] is None:
-                common[place_] = torch.zeros(tensors[place_].shape)
-    return [None if each is None else each.to(original.dtype) for each, original in zip(common, tensors, strict=True)]
+    def of(self, entry: Entry, rows: range) -> RowFacts:
+        """Those of a block of rows."""
+        block = slice(rows.start, rows.stop)
+        arrays = (each[entry.place, block].numpy() for each in (self.offsets, self.scales, self.deltas))
+        return RowFacts(*arrays, self.gradient[entry.place, block])
 
 
 @dataclass(frozen=True)
 class _Shares:
     """How a backward pass is shared out: each part is some entries with some of their blocks of rows."""
 
-    parts: list[list[tuple[Entry, list[Block]]]]
+    parts: list[list[tuple[Entry, list[range]]]]
     splits_rows: bool
 
 
-def _shares(program: Program, layout: Layout) -> _Shares:
-    entries, blocks, threads = program.entries(), list(layout.blocks), workers.count()
+@dataclass(frozen=True)
+class _Buffer:
+    """Where the gradient of a tensor is gathered."""
+
+    tensor: Tensor
+    once: bool  # whether every place of it is written once: then nobody clears it before
+
+    def add(self, entry: Entry, gradient: Tensor) -> None:
+        """Add the gradient of a batch entry."""
+        view = pick(self.tensor, entry.index, 2)
+        if self.once:
+            view.copy_(gradient)
+        else:
+            view += gradient.to(view.dtype).sum_to_size(view.shape)
+
+
+def differentiate(program: Program, way: Way, facts: Facts, needed: Sequence[bool]) -> list[Tensor | None]:
+    """The gradients of the form's tensors and, last, of the values; None where not needed."""
+    tensors = (*program.problem.form.tensors(), program.problem.values)
+    shares = _share_out(program, way)
+    # Where shares never write to one place they write to one buffer; elsewhere each has its own.
+    common = [
+        _common(program, shares, place, each) if need else None
+        for place, (each, need) in enumerate(zip(tensors, needed, strict=True))
+    ]
+
+    def work(part: list[tuple[Entry, list[range]]]) -> list[Tensor | None]:
+        own = [
+            _Buffer(_zeros(each), once=False) if need and buffer is None else None
+            for each, need, buffer in zip(tensors, needed, common, strict=True)
+        ]
+        buffers = [a if b is None else b for a, b in zip(own, common, strict=True)]
+        for entry, blocks in part:
+            _differentiate_entry(program, way, facts, entry, blocks, buffers)
+        return [None if each is None else each.tensor for each in own]
+
+    results = workers.run([partial(work, part) for part in shares.parts])
+    found: list[Tensor | None] = []
+    for column, (buffer, each, need) in enumerate(zip(common, tensors, needed, strict=True)):
+        total = None if buffer is None else buffer.tensor
+        if need and total is None:
+            total = _zeros(each)
+            for result in results:
+                total += result[column]
+        found.append(None if total is None else total.to(each.dtype))
+    return found
+
+
+def _share_out(program: Program, way: Way) -> _Shares:
+    entries, blocks, threads = program.entries(), way.blocks(), workers.count()
     if len(entries) % threads == 0 or len(entries) >= 4 * threads or len(blocks) < threads:
-        count = min(len(entries), 4 * threads)
-        edges = [len(entries) * part // max(count, 1) for part in range(count + 1)]
+        count = max(min(len(entries), 4 * threads), 1)
+        edges = [len(entries) * part // count for part in range(count + 1)]
         parts = [[(entry, blocks) for entry in entries[a:b]] for a, b in zip(edges, edges[1:], strict=False)]
         return _Shares(parts, splits_rows=False)
     # Every nth block, so that a causal mask gives each the same work.
     return _Shares([[(entry, blocks[part::threads]) for entry in entries] for part in range(threads)], splits_rows=True)
 
 
-def _apart(program: Program, shares: _Shares, role: Role | None, tensor: Tensor) -> bool:
-    """Whether no two shares write to one place of a tensor's gradient."""
-    batch = tuple(tensor.shape[:-2])
-    whole = batch == program.problem.grid.batch_shape
-    return whole and (not shares.splits_rows or (role == "row" and tensor.shape[-2] == program.problem.grid.n_queries))
-
-
-def _differentiate_share(
-    program: Program,
-    layout: Layout,
-    facts: RowFacts,
-    gradient: Tensor,
-    needed: Sequence[bool],
-    share: list[tuple[Entry, list[Block]]],
-    tensors: Sequence[Tensor],
-    common: Sequence[Tensor | None],
-) -> list[Tensor | None]:
-    """What one share adds to the gradients: to the common ones in place, to those of its own as a result."""
-    own = [
-        torch.zeros(each.shape, dtype=_wide(each)) if need and shared is None else None
-        for each, need, shared in zip(tensors, needed, common, strict=True)
-    ]
-    buffers = [a if a is not None else b for a, b in zip(common, own, strict=True)]
-    for entry, blocks in share:
-        _differentiate_entry(program, layout, facts, gradient[entry.place], entry, blocks, buffers)
-    return own
+def _common(program: Program, shares: _Shares, place: int, tensor: Tensor) -> _Buffer | None:
+    """One buffer for all shares, if no two of them write to one place of it."""
+    if tuple(tensor.shape[:-2]) != program.problem.grid.batch_shape:
+        return None
+    if place == 0:  # queries: every block writes its rows
+        return _Buffer(torch.empty(tensor.shape), once=True)
+    if shares.splits_rows:
+        return None
+    if place in (1, len(program.roles) - 1):  # keys and values: every entry writes its own
+        return _Buffer(torch.empty(tensor.shape), once=True)
+    return _Buffer(_zeros(tensor), once=False)
 
 
 def _differentiate_entry(
-    program: Program,
-    layout: Layout,
-    facts: RowFacts,
-    gradient: Tensor,
-    entry: Entry,
-    blocks: Sequence[Block],
-    buffers: Sequence[Tensor | None],
+    program: Program, way: Way, facts: Facts, entry: Entry, blocks: Sequence[range], buffers: Sequence[_Buffer | None]
 ) -> None:
-    (n_keys, dim), value_dim, n_steps = entry.right.shape, entry.values.shape[1], len(entry.codes)
+    """Add what some blocks of an entry give to the gradients."""
     to_left, to_right, *to_steps, to_values = buffers
-    right_sum = np.zeros((dim, n_keys) if to_right is not None else (0, 0), np.float32)
-    values_sum = np.zeros((value_dim, n_keys) if to_values is not None else (0, 0), np.float32)
-    by_column = np.zeros((n_steps, n_keys), np.float32)
-    numbers, table = np.zeros(n_steps), np.zeros(entry.table.shape)
-    by_rows = np.zeros((n_steps, program.problem.grid.n_queries), np.float32)
-    for block in blocks:
-        rows = slice(block.rows.start, block.rows.stop)
-        height = len(block.rows)
-        left = entry.left[rows]
-        left_sum = np.zeros((height, dim) if to_left is not None else (0, 0), np.float32)
-        by_row = np.zeros((n_steps, height), np.float32)
-        row_facts = [each[entry.place, rows].numpy() for each in (facts.offsets, facts.scales, facts.deltas)]
-        for span in block.spans:
-            workers.check_stopped()
-            spans.differentiate_span(
-                sgemm_address(),
-                *place(left),
-                *place(entry.right),
-                dim,
-                *place(entry.values),
-                *place(gradient[rows]),
-                value_dim,
-                workers.scratch("tile", height, layout.width),
-                workers.scratch("second", height, layout.width),
-                span.columns.start,
-                len(span.columns),
-                entry.codes,
-                np.ascontiguousarray(entry.by_row[:, rows]),
-                entry.by_column,
-                entry.numbers,
-                pairs_of(entry, block.rows, span.columns),
-                entry.table,
-                *mask_arguments(program.problem, entry.index, block.rows, span),
-                program.rule,
-                np.float32(program.rate),
-                *row_facts,
-                *dropout_arguments(program, entry, block.rows),
-                workers.scratch("kept", n_steps, layout.width),
-                left_sum,
-                right_sum,
-                values_sum,
-                by_row,
-                by_column,
-                numbers,
-                table,
-            )
-        if to_left is not None:
-            pick(to_left, entry.index, 2)[rows].add_(torch.from_numpy(left_sum), alpha=program.scale)
-        by_rows[:, rows] = by_row
-    if to_right is not None:
-        pick(to_right, entry.index, 2).add_(torch.from_numpy(right_sum).t())
-    if to_values is not None:
-        pick(to_values, entry.index, 2).add_(torch.from_numpy(values_sum).t())
-    targets = iter(to_steps)
+    n_queries, n_steps = program.problem.grid.n_queries, len(entry.codes)
+    (n_keys, dim), value_dim = entry.right.shape, entry.values.shape[1]
+
+    def by_key(name: str, width: int, target: _Buffer | None) -> Any:
+        shape = (width, n_keys) if way.transposed else (n_keys, width)
+        total = workers.scratch(name, *(shape if target is not None else (0, 0)))
+        total.fill(0)
+        return total
+
+    if to_left is None:
+        left = np.empty((0, dim), np.float32)
+    elif to_left.once:
+        left = pick(to_left.tensor, entry.index, 2).numpy()  # in place: it is as large as the queries
+    else:
+        left = workers.scratch("left", n_queries, dim)
+    sums = KeySums(
+        left=left,
+        right=by_key("right", dim, to_right),
+        values=by_key("values", value_dim, to_values),
+        by_row=np.zeros((n_steps, n_queries), np.float32),
+        by_column=np.zeros((n_steps, n_keys), np.float32),
+        numbers=np.zeros(n_steps),
+        table=np.zeros(entry.table.shape),
+    )
+    for rows in blocks:
+        way.differentiate(program, entry, rows, facts.of(entry, rows), sums)
+        if to_left is not None and not to_left.once:
+            block = slice(rows.start, rows.stop)
+            pick(to_left.tensor, entry.index, 2)[block] += torch.from_numpy(left[block])
+    for target, total in ((to_right, sums.right), (to_values, sums.values)):
+        if target is not None:
+            target.add(entry, torch.from_numpy(total.T if way.transposed else total))
+    _add_steps(program, entry, sums, to_steps)
+
+
+def _add_steps(program: Program, entry: Entry, sums: KeySums, targets: Sequence[_Buffer | None]) -> None:
+    """Add the gradients of the steps' own tensors."""
+    waiting = iter(targets)
     for step, instruction in enumerate(program.instructions):
-        sums = {
-            "row": by_rows[step][:, None],
-            "column": by_column[step][None] if instruction.along_pairs else by_column[step][:, None],
-            "number": numbers[step].reshape(1, 1),
-            "table": table[None],
+        by_column = sums.by_column[step]
+        found = {
+            "row": sums.by_row[step][:, None],
+            "column": by_column[None] if instruction.along_pairs else by_column[:, None],
+            "number": sums.numbers[step].reshape(1, 1),
+            "table": sums.table[None],
         }
-        for role, target in zip(instruction.roles, targets, strict=False):
+        for role in instruction.roles:
+            target = next(waiting)
             if target is not None and role is not None:
-                view = pick(target, entry.index, 2)
-                view += torch.from_numpy(sums[role]).to(view.dtype).sum_to_size(view.shape)
+                target.add(entry, torch.from_numpy(found[role]))
 
 
-def _wide(tensor: Tensor) -> torch.dtype:
-    """The dtype in which the gradient of a tensor is summed: what every tile adds to, in float64."""
-    return torch.float64 if tensor.shape[-2] == 1 else torch.float32
+def _zeros(tensor: Tensor) -> Tensor:
+    """A buffer for the gradient of a tensor: what every pair adds to is summed in float64."""
+    return torch.zeros(tensor.shape, dtype=torch.float64 if tensor.shape[-2] == 1 else torch.float32)

@@ -62,10 +62,10 @@ def two_to_the(typing: Any, exponent: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def multiply(  # type: ignore[no-untyped-def]
-    typing, sgemm, n_rows, n_columns, depth, left, left_stride, left_turned, right, right_stride, right_turned, beta,
-    product, product_stride,
+    typing, sgemm, n_rows, n_columns, depth, left, left_stride, left_turned, right, right_stride, right_turned, alpha,
+    beta, product, product_stride,
 ):  # fmt: skip
-    """product = left · right + beta · product, by the BLAS routine at the address `sgemm`.
+    """product = alpha · left · right + beta · product, by the BLAS routine at the address `sgemm`.
 
     Matrices are float32, a row after the other: an address and how many numbers apart rows are. One that is `turned` is
     stored transposed. The address is an argument, since a constant would be wrong in the next process.
@@ -73,8 +73,8 @@ def multiply(  # type: ignore[no-untyped-def]
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         integer, real, byte = ir.IntType(32), ir.FloatType(), ir.IntType(8)
-        (address, rows, columns, depth, left, left_stride, left_turned, right, right_stride, right_turned, beta,
-         product, product_stride) = arguments  # fmt: skip
+        (address, rows, columns, depth, left, left_stride, left_turned, right, right_stride, right_turned, alpha,
+         beta, product, product_stride) = arguments  # fmt: skip
 
         def place(value: Any) -> Any:
             """Fortran takes everything by reference."""
@@ -98,7 +98,7 @@ def multiply(  # type: ignore[no-untyped-def]
         # Fortran stores columns after each other: what it takes for the product's transpose is the product.
         arguments = [
             letter(right_turned), letter(left_turned), size(columns), size(rows), size(depth),
-            place(ir.Constant(real, 1.0)), matrix(right), size(right_stride), matrix(left), size(left_stride),
+            place(alpha), matrix(right), size(right_stride), matrix(left), size(left_stride),
             place(beta), matrix(product), size(product_stride),
         ]  # fmt: skip
         kind = ir.FunctionType(ir.VoidType(), [each.type for each in arguments])
@@ -107,7 +107,7 @@ def multiply(  # type: ignore[no-untyped-def]
 
     whole = types.int64
     signature = types.void(
-        whole, whole, whole, whole, whole, whole, whole, whole, whole, whole, types.float32, whole, whole
+        whole, whole, whole, whole, whole, whole, whole, whole, whole, whole, types.float32, types.float32, whole, whole
     )
     return signature, build
 

@@ -45,7 +45,8 @@ def pool_span(  # type: ignore[no-untyped-def]
         end, at = start + width, origin + start
         scores = flat[: n_rows * width].reshape(n_rows, width)
         multiply(
-            sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ZERO,
+            sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ONE,
+            ZERO,
             scores.ctypes.data, width,
         )  # fmt: skip
         for i in range(n_rows):
@@ -66,7 +67,7 @@ def pool_span(  # type: ignore[no-untyped-def]
                 drop(row, row_hashes[i], column_hashes[at : at + width], limit, factor)
         multiply(
             sgemm, n_rows, value_dim, width, scores.ctypes.data, width, 0, values + 4 * at * values_stride,
-            values_stride, 0, ONE, pooled.ctypes.data, value_dim,
+            values_stride, 0, ONE, ONE, pooled.ctypes.data, value_dim,
         )  # fmt: skip
     return least
 
@@ -80,7 +81,8 @@ def score_span(  # type: ignore[no-untyped-def]
     """The scores of a span, −inf where not allowed; with a rule (not −1), its weights."""
     n_rows, width = scores.shape
     multiply(
-        sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * origin * right_stride, right_stride, 1, ZERO,
+        sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * origin * right_stride, right_stride, 1, ONE,
+            ZERO,
         scores.ctypes.data, width,
     )  # fmt: skip
     for i in range(n_rows):
@@ -100,7 +102,7 @@ def score_span(  # type: ignore[no-untyped-def]
 
 @kernel
 def differentiate_span(  # type: ignore[no-untyped-def]
-    sgemm, left, left_stride, right, right_stride, dim, values, values_stride, gradient, gradient_stride, value_dim, tile, second,
+    sgemm, left, left_stride, right, right_stride, dim, scale, values, values_stride, gradient, gradient_stride, value_dim, tile, second,
     origin, n_columns, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
     rule, rate, offsets, scales, deltas, row_hashes, column_hashes, limit, factor, kept,
     to_left, to_right, to_values, to_by_row, to_by_column, to_numbers, to_table,
@@ -108,6 +110,7 @@ def differentiate_span(  # type: ignore[no-untyped-def]
     """Add what a span gives to the gradients; tiles are computed again from the statistics of their rows.
 
     Args:
+        scale: What `left` was multiplied by.
         gradient: dO, `(n_rows, value_dim)`.
         tile, second: Scratch, `(n_rows, width)` each.
         kept: Scratch, a row for each step.
@@ -123,12 +126,13 @@ def differentiate_span(  # type: ignore[no-untyped-def]
         scores = flat[: n_rows * width].reshape(n_rows, width)
         change = flat_second[: n_rows * width].reshape(n_rows, width)
         multiply(
-            sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ZERO,
+            sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ONE,
+            ZERO,
             scores.ctypes.data, width,
         )  # fmt: skip
         multiply(
             sgemm, n_rows, width, value_dim, gradient, gradient_stride, 0, values + 4 * at * values_stride,
-            values_stride, 1, ZERO, change.ctypes.data, width,
+            values_stride, 1, ONE, ZERO, change.ctypes.data, width,
         )  # fmt: skip
         for i in range(n_rows):
             row, to_row = scores[i], change[i]
@@ -158,16 +162,16 @@ def differentiate_span(  # type: ignore[no-untyped-def]
                 to_numbers[k] += to_number
         if to_values.size:
             multiply(
-                sgemm, value_dim, width, n_rows, gradient, gradient_stride, 1, scores.ctypes.data, width, 0, ONE,
+                sgemm, value_dim, width, n_rows, gradient, gradient_stride, 1, scores.ctypes.data, width, 0, ONE, ONE,
                 to_values.ctypes.data + 4 * at, to_values.shape[1],
             )  # fmt: skip
         if to_right.size:
             multiply(
-                sgemm, dim, width, n_rows, left, left_stride, 1, change.ctypes.data, width, 0, ONE,
+                sgemm, dim, width, n_rows, left, left_stride, 1, change.ctypes.data, width, 0, ONE, ONE,
                 to_right.ctypes.data + 4 * at, to_right.shape[1],
             )  # fmt: skip
         if to_left.size:
             multiply(
                 sgemm, n_rows, dim, width, change.ctypes.data, width, 0, right + 4 * at * right_stride, right_stride,
-                0, ONE, to_left.ctypes.data, dim,
+                0, scale, ONE, to_left.ctypes.data, dim,
             )  # fmt: skip

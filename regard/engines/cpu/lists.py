@@ -1,0 +1,102 @@
+"""By lists: each row looks at a few keys, which are gathered for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from regard.engines.cpu import listed, workers
+from regard.engines.cpu.programs import Entry, Program, pick
+from regard.engines.cpu.ways import KeySums, RowFacts, RowSums, by_row_of, cut, dropout_arguments, pairs_of
+from regard.problem import AttentionProblem
+
+# Listed pairs of a block: few enough that a compiled call is short.
+_BLOCK_PAIRS = 1 << 18
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The way by lists.
+
+    Args:
+        problem: What is computed.
+        index: The keys of some rows, `(..., n_rows, width)`, then −1; batch axes broadcast.
+        longest: How many keys a row lists at most.
+    """
+
+    problem: AttentionProblem
+    index: Callable[[range], Tensor]
+    longest: int
+    transposed = False
+
+    def blocks(self) -> list[range]:
+        height = min(max(_BLOCK_PAIRS // max(self.longest, 1), 16), 1024)
+        return list(cut(self.problem.grid.rows, height))
+
+    def _index(self, entry: Entry, rows: range) -> Tensor:
+        return pick(self.index(rows), entry.index, 2).expand(len(rows), -1).contiguous()
+
+    def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
+        workers.check_stopped()
+        index = self._index(entry, rows)
+        least = listed.pool_listed(
+            *self._matrices(entry, rows, entry.values),
+            index.numpy(),
+            *self._steps(entry, rows, index),
+            program.rule,
+            *dropout_arguments(program, entry, rows),
+            sums.peaks,
+            sums.totals,
+            sums.pooled,
+        )
+        return float(least)
+
+    def scores(self, program: Program, entry: Entry, rows: range) -> tuple[Any, Any]:
+        """The scores of the lists of some rows, −inf after their ends, and the lists: `(n_rows, width)` each."""
+        index = self._index(entry, rows)
+        scores = np.empty(index.shape, np.float32)
+        listed.score_listed(*self._matrices(entry, rows), index.numpy(), *self._steps(entry, rows, index), scores)
+        return scores, index.numpy()
+
+    def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
+        workers.check_stopped()
+        index = self._index(entry, rows)
+        to_by_row, to_left = np.zeros((len(entry.codes), len(rows)), np.float32), sums.left[rows.start : rows.stop]
+        to_left.fill(0)
+        left, right, values = self._matrices(entry, rows, entry.values)
+        listed.differentiate_listed(
+            left,
+            right,
+            np.float32(program.scale),
+            values,
+            facts.gradient.contiguous().numpy(),
+            index.numpy(),
+            *self._steps(entry, rows, index),
+            program.rule,
+            np.float32(program.rate),
+            facts.offsets,
+            facts.scales,
+            facts.deltas,
+            *dropout_arguments(program, entry, rows),
+            to_left,
+            sums.right,
+            sums.values,
+            to_by_row,
+            sums.by_column,
+            sums.numbers,
+            sums.table,
+        )
+        sums.by_row[:, rows.start : rows.stop] += to_by_row
+
+    def _matrices(self, entry: Entry, rows: range, *more: Tensor) -> tuple[Any, ...]:
+        left = entry.left[rows.start : rows.stop].contiguous().numpy()
+        return (left, *(each.contiguous().numpy() for each in (entry.right, *more)))
+
+    def _steps(self, entry: Entry, rows: range, index: Tensor) -> tuple[Any, ...]:
+        scratch = np.empty((2, len(entry.codes), max(index.shape[-1], 1)), np.float32)
+        by_row, pairs = by_row_of(entry, rows), pairs_of(entry, rows, index)
+        return entry.codes, by_row, entry.by_column, entry.numbers, pairs, entry.table, scratch

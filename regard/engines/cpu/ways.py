@@ -1,0 +1,115 @@
+"""Two ways through the live pairs of a problem: by tiles, or by the keys that each row lists.
+
+A way cuts the rows into blocks, and runs the compiled passes over a block of one batch entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.engines.cpu.programs import Entry, Program
+from regard.engines.dropout import hashes
+from regard.tensors import Span
+
+NO_BOUNDS = np.zeros(0, np.int64)
+NO_MASK = np.zeros((1, 0), np.bool_)
+_NO_PAIRS = np.zeros((1, 0), np.float32)
+_NO_HASHES = np.zeros(0, np.uint32)
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """Where a block of rows gathers its sums: numpy arrays."""
+
+    peaks: Any  # (n_rows,)
+    totals: Any  # (n_rows,)
+    pooled: Any  # (n_rows, value_dim)
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """What a backward pass knows of a block of rows: numpy arrays."""
+
+    offsets: Any  # (n_rows,), see `rows.weigh_row`
+    scales: Any  # (n_rows,)
+    deltas: Any  # (n_rows,): dO·u
+    gradient: Tensor  # (n_rows, value_dim): dO
+
+
+@dataclass(frozen=True)
+class KeySums:
+    """Where the blocks of a batch entry gather gradients: numpy arrays, empty where they are not wanted."""
+
+    left: Any  # (n_queries, dim)
+    right: Any  # (n_keys, dim), or transposed
+    values: Any  # (n_keys, value_dim), or transposed
+    by_row: Any  # (n_steps, n_queries)
+    by_column: Any  # (n_steps, n_keys)
+    numbers: Any  # (n_steps,)
+    table: Any  # (length,)
+
+
+class Way(Protocol):
+    """A way through the live pairs of a program."""
+
+    transposed: bool  # how it gathers the gradients of keys and values
+
+    def blocks(self) -> list[range]:
+        """The rows, in blocks."""
+        ...
+
+    def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
+        """Take the live pairs of a block into its sums; returns the least numerator.
+
+        Args:
+            part: (which, of how many) parts of its columns.
+        """
+        ...
+
+    def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
+        """Add what a block gives to the gradients."""
+        ...
+
+
+def cut(span: range, size: int) -> Iterator[range]:
+    """A range in pieces of at most that size."""
+    for start in range(span.start, span.stop, size):
+        yield range(start, min(start + size, span.stop))
+
+
+def place(matrix: Tensor) -> tuple[int, int]:
+    """The address of a matrix and how far apart its rows are."""
+    return matrix.data_ptr(), max(matrix.stride(0), matrix.shape[1], 1)
+
+
+def by_row_of(entry: Entry, rows: range) -> Any:
+    """The numbers of some rows for each step."""
+    return np.ascontiguousarray(entry.by_row[:, rows.start : rows.stop])
+
+
+def pairs_of(entry: Entry, rows: range, columns: Span) -> Any:
+    """The part of a bias for each pair that a tile needs; for listed columns, `(n_rows, width)`, one for each."""
+    if entry.pairs is None:
+        return _NO_PAIRS
+    strip = entry.pairs[rows.start : rows.stop]
+    if isinstance(columns, Tensor):
+        return strip.gather(-1, columns.clamp(min=0)).numpy()
+    return strip[:, columns.start : columns.stop].contiguous().numpy()
+
+
+def dropout_arguments(program: Program, entry: Entry, rows: range) -> tuple[Any, Any, Any, Any]:
+    """(hash of each row, hash of each column, limit, factor) for the kernels: empty without dropout."""
+    problem = program.problem
+    if not problem.dropout:
+        return _NO_HASHES, _NO_HASHES, np.uint32(0), np.float32(1)
+    of_rows, of_columns = hashes(
+        problem.seed, entry.place, torch.arange(rows.start, rows.stop), torch.arange(problem.grid.n_keys)
+    )
+    limit, factor = np.uint32(int(problem.dropout * 2**32)), np.float32(1 / (1 - problem.dropout))
+    return of_rows.numpy().astype(np.uint32), of_columns.numpy().astype(np.uint32), limit, factor
