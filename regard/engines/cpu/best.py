@@ -8,6 +8,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.cgutils import get_or_insert_function
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from regard.engines.cpu.jit import exact_helper, helper, kernel, larger
@@ -73,6 +74,10 @@ def _every(builder: Any, kind: Any, value: Any) -> Any:
 
 def _ranks(context: Any, builder: Any, row_type: Any, row: Any, start: Any, without_zero: Any) -> Any:
     """The `_rank` of 32 columns."""
+    if row_type.layout != "C":
+        raise TypingError(
+            f"Rows must be contiguous: got {row_type}. Pass a C-contiguous array, not a part of a wider one."
+        )
     zero, infinity, nothing = (ir.Constant(_VECTOR, [n] * BLOCK) for n in (0.0, float("inf"), float("-inf")))
     data = context.make_array(row_type)(context, builder, row).data
     block = builder.load(builder.bitcast(builder.gep(data, [start]), _VECTOR.as_pointer()), align=4)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from regard.engines.cpu.jit import exact_helper
+from regard.engines.cpu.jit import Function
+
+
+def exact_inline(function: Function) -> Function:
+    """An exact helper that is written out where it is called: long ones are not otherwise, and loops stay scalar."""
+    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "forceinline": True}
+    return numba.njit(**options)(function)  # type: ignore[no-any-return]
+
 
 _BITS = ir.IntType(32)
 _ROOT_OF_HALF = ir.Constant(_BITS, 0x3F3504F3)  # the bits of √½
@@ -72,7 +80,7 @@ _LN2_HIGH = np.float32(0.693359375)  # ln 2 in two parts: the first has few bits
 _LN2_LOW = np.float32(-2.12194440e-4)
 
 
-@exact_helper
+@exact_inline
 def logarithm(x):  # type: ignore[no-untyped-def]
     """ln x of a positive, normal float32, to about one unit in the last place; some number for any other x."""
     n = _exponent(x)

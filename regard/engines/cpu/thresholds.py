@@ -13,13 +13,14 @@ from __future__ import annotations
 import numpy as np
 
 from regard.engines.cpu.best import BLOCK, best_strip, block_peaks
-from regard.engines.cpu.jit import exact_helper, exponential, helper, kernel
-from regard.engines.cpu.logarithm import logarithm
+from regard.engines.cpu.jit import exact_helper, exponential, helper, kernel, larger
+from regard.engines.cpu.logarithm import exact_inline, logarithm
 
 __all__ = ["best_strip", "entmax_row", "entmax_strip"]
 
 # No row needs so many; it ends what rounding would let go on.
 _MAX_PASSES = 60
+_CHUNK = 256  # columns of which it is asked at once whether any has a weight
 _NEAR_ONE = 2e-7  # a sum of float32 numbers that is 1, as far as it can tell
 
 _ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
@@ -60,7 +61,7 @@ def entmax_strip(strip, alpha, peak, threshold, slopes, total_slope, entropy):  
         entmax_row(row, peak[i], threshold[i], alpha, row_slopes)
 
 
-# One row, its threshold known ------------------------------------------------------------------------------------------
+# One row, its threshold known -----------------------------------------------------------------------------------------
 
 
 @helper
@@ -97,24 +98,22 @@ def entmax_row(row, peak, threshold, alpha, slopes):  # type: ignore[no-untyped-
                 slopes[j] = root
     else:
         terms = _terms(peak, threshold, alpha)
-        for start in range(0, width, BLOCK):
-            stop = min(start + BLOCK, width)
-            # Most blocks of a sparse row are empty, and a power takes thirty operations.
+        for start in range(0, width, _CHUNK):
+            part = row[start : start + _CHUNK]
+            part_slopes = slopes[start : start + _CHUNK]
+            # Most parts of a sparse row are empty, and a power takes thirty operations.
             reached = _ZERO
-            for j in range(start, stop):
-                reached += _ZERO if _base(row[j], terms) <= _ZERO else _ONE
+            for j in range(part.shape[0]):
+                reached += _ZERO if _base(part[j], terms) <= _ZERO else _ONE
             if reached == _ZERO:
-                for j in range(start, stop):
-                    row[j] = _ZERO
-                if sloped:
-                    for j in range(start, stop):
-                        slopes[j] = _ZERO
+                part[:] = _ZERO
+                part_slopes[:] = _ZERO
+            elif sloped:
+                for j in range(part.shape[0]):
+                    _, part[j], part_slopes[j] = _power(part[j], terms)
             else:
-                for j in range(start, stop):
-                    _, weight, slope = _power(row[j], terms)
-                    row[j] = weight
-                    if sloped:
-                        slopes[j] = slope
+                for j in range(part.shape[0]):
+                    _, part[j], _ = _power(part[j], terms)
 
 
 @helper
@@ -142,7 +141,7 @@ def _slope_and_entropy(row, peak, threshold, alpha):  # type: ignore[no-untyped-
     return slope_sum, surprise
 
 
-@helper
+@exact_helper
 def _cut(peak, threshold, scale):  # type: ignore[no-untyped-def]
     """The score at which weights end, peak + τ/scale, as a float32 and what is left of it.
 
@@ -181,7 +180,7 @@ def _base(score, terms):  # type: ignore[no-untyped-def]
     return ((score - terms[0]) - terms[1]) * terms[2] + terms[3]
 
 
-@exact_helper
+@exact_inline
 def _power(score, terms):  # type: ignore[no-untyped-def]
     """(ln α, α, slope) of a score: α = x^power and slope = α/x; zeros outside the support."""
     centre, rest, scale, one, unit, start, power = terms
@@ -237,7 +236,7 @@ def _sparsemax(scores, peak, threshold):  # type: ignore[no-untyped-def]
         for j in range(scores.shape[0]):
             excess = _excess(scores[j], high, low)
             count += _ONE if excess > _ZERO else _ZERO
-            total += excess if excess > _ZERO else _ZERO
+            total += larger(excess, _ZERO)
         off = np.float64(total) - 1.0
         threshold += off / np.float64(count)
         if count == before or abs(off) <= _NEAR_ONE:
@@ -255,7 +254,7 @@ def _entmax_one_and_half(scores, peak, threshold):  # type: ignore[no-untyped-de
         count, total, squares = _ZERO, _ZERO, _ZERO
         for j in range(scores.shape[0]):
             excess = _excess(scores[j], high, low)
-            inside = excess if excess > _ZERO else _ZERO
+            inside = larger(excess, _ZERO)
             count += _ONE if excess > _ZERO else _ZERO
             total += inside
             squares += inside * inside
@@ -278,13 +277,13 @@ def _entmax(scores, peak, alpha, low):  # type: ignore[no-untyped-def]
     # m equal keys have τ = −(1/m)^(alpha − 1); no other m keys have more.
     high = -(np.float64(scores.shape[0]) ** (1.0 - alpha))
     threshold = low
-    for _ in range(_MAX_PASSES):
+    for _step in range(_MAX_PASSES):
         terms = _terms(peak, threshold, alpha)
         total, steepness = _ZERO, _ZERO
         for j in range(scores.shape[0]):
             _, weight, slope = _power(scores[j], terms)
-            total += weight
-            steepness += slope
+            total += larger(weight, _ZERO)
+            steepness += larger(slope, _ZERO)
         off = np.float64(total) - 1.0
         if off >= 0.0:
             low = max(low, threshold)
