@@ -16,11 +16,14 @@ multiplications than the division costs. The gradient is 1 − tanh² = 4·g·(1
 What limits this is the spread of the keys, max r − min r over a channel, since e^{2·spread} has to be a float32.
 """
 
+# Compiled functions have no types that mypy could read.
+# mypy: allow-untyped-defs, allow-untyped-calls
+
 from __future__ import annotations
 
 import numpy as np
 
-from regard.engines.cpu.jit import exact_helper, helper, two_to_the
+from regard.engines.cpu.jit import exact_helper, helper, kernel, two_to_the
 
 # Squared and multiplied by the smallest normal number, e^{2·spread} must stay below an error of 2⁻²⁶: a factor of a
 # query may be rounded to zero when it is smaller than that number.
@@ -36,8 +39,8 @@ _LN2 = 0.6931471805599453
 
 
 @exact_helper
-def _expm1(y):  # type: ignore[no-untyped-def]
-    """e^y − 1 of a float64 in [−87, 88] to about eleven digits, also near 0: enough to round to float32 once."""
+def _exponentials(y):
+    """e^y and e^y − 1 of a float64 in [−87, 88], each to about eleven digits: enough to round to float32 once."""
     n = np.rint(y * _LOG2_E)
     r = y - n * _LN2
     p = 1.0 / 3628800.0
@@ -49,16 +52,18 @@ def _expm1(y):  # type: ignore[no-untyped-def]
     p = p * r + 1.0 / 24.0
     p = p * r + 1.0 / 6.0
     p = p * r + 0.5
-    power = np.float64(two_to_the(np.int32(n)))
-    return power * (p * (r * r) + r) + (power - 1.0)
+    power = np.float64(two_to_the(np.int32(n)))  # type: ignore[call-arg]
+    q = p * (r * r) + r
+    return power * (1.0 + q), power * q + (power - 1.0)
 
 
-@helper
-def smallest_and_spread(right, smallest):  # type: ignore[no-untyped-def]
+@kernel
+def smallest_and_spread(right, smallest):
     """Fill in the smallest key of each channel and return the largest spread of one; NaN is not looked at."""
     n_keys, channels = right.shape
     largest = np.full(channels, -np.inf)
-    smallest[:] = np.inf
+    for c in range(channels):
+        smallest[c] = np.inf
     for j in range(n_keys):
         for c in range(channels):
             x = np.float64(right[j, c])
@@ -74,8 +79,8 @@ def smallest_and_spread(right, smallest):  # type: ignore[no-untyped-def]
     return spread
 
 
-@helper
-def pack_tanh_keys(right, smallest, packed):  # type: ignore[no-untyped-def]
+@kernel
+def pack_tanh_keys(right, smallest, packed):
     """Fill in x₁, x₂, x₁x₂ of every two channels; a missing channel or key has x = 0."""
     n_keys, channels = right.shape
     width = packed.shape[3]
@@ -85,12 +90,13 @@ def pack_tanh_keys(right, smallest, packed):  # type: ignore[no-untyped-def]
         for group in range(packed.shape[1]):
             for k in range(4):
                 c = 4 * group + k
-                factors[k, :] = 0.0
+                for j in range(width):
+                    factors[k, j] = 0.0
                 if c < channels:
                     for j in range(min(width, n_keys - first)):
                         factors[k, j] = np.float64(right[first + j, c]) - smallest[c]
-                    for j in range(width):
-                        factors[k, j] = _expm1(2.0 * factors[k, j])
+                for j in range(width):
+                    _, factors[k, j] = _exponentials(2.0 * factors[k, j])
             for k in range(2):
                 for j in range(width):
                     packed[block, group, 3 * k, j] = factors[2 * k, j]
@@ -99,10 +105,21 @@ def pack_tanh_keys(right, smallest, packed):  # type: ignore[no-untyped-def]
 
 
 @helper
-def pack_tanh_queries(left, smallest, weight, top, packed):  # type: ignore[no-untyped-def]
-    """Fill in c₀…c₃, g₁, g₂, g₁g₂ of every two channels, with weights divided by `top`; then τ and 4g(1 − g)."""
+def largest_weight(weight):
+    """max |w|, or 1: weights are divided by it, since factors with tiny ones would be too small for float32."""
+    top = 0.0
+    for c in range(weight.shape[0]):
+        size = np.abs(np.float64(weight[c]))
+        top = size if size > top and size < np.inf else top
+    return top if top > 0.0 else 1.0
+
+
+@kernel
+def pack_tanh_queries(left, smallest, weight, packed):
+    """Fill in c₀…c₃, g₁, g₂, g₁g₂ of every two channels, with weights divided by the largest; then τ and 4g(1 − g)."""
     n_queries, channels = left.shape
     padded = 4 * packed.shape[1]
+    top = largest_weight(weight)
     w, g, h, t = np.zeros(padded), np.zeros(padded), np.zeros(padded), np.zeros(padded)
     for c in range(channels):
         w[c] = weight[c] / top
@@ -110,12 +127,12 @@ def pack_tanh_queries(left, smallest, weight, top, packed):  # type: ignore[no-u
         for c in range(channels):
             y = np.float64(left[i, c]) + smallest[c]
             size = np.abs(y)
-            decay = _expm1(-87.0 if size > 43.5 else -2.0 * size)
-            near = 1.0 / (2.0 + decay)  # 1 / (1 + e^{−2|y|})
-            far = (1.0 + decay) * near
+            decay, less_one = _exponentials(-87.0 if size > 43.5 else -2.0 * size)
+            near = 1.0 / (1.0 + decay)
+            far = decay * near
             g[c] = far if y < 0.0 else near
             h[c] = near if y < 0.0 else far
-            t[c] = decay * near if y < 0.0 else -decay * near
+            t[c] = less_one * near if y < 0.0 else -less_one * near
         for group in range(packed.shape[1]):
             for k in range(2):
                 a, b, o = 4 * group + 2 * k, 4 * group + 2 * k + 1, 7 * k
@@ -132,7 +149,7 @@ def pack_tanh_queries(left, smallest, weight, top, packed):  # type: ignore[no-u
 
 
 @helper
-def shared_rows(queries, keys, w, start, stop, block, group, totals):  # type: ignore[no-untyped-def]
+def shared_rows(queries, keys, w, start, stop, block, group, totals):
     """Add Σ w·tanh of four channels to the rows of some queries, two divisions for each pair."""
     for i in range(start, stop):
         a0, a1, a2, a3 = queries[i, group, 0], queries[i, group, 1], queries[i, group, 2], queries[i, group, 3]
@@ -148,7 +165,7 @@ def shared_rows(queries, keys, w, start, stop, block, group, totals):  # type: i
 
 
 @helper
-def single_rows(queries, keys, w, start, stop, block, group, totals):  # type: ignore[no-untyped-def]
+def single_rows(queries, keys, w, start, stop, block, group, totals):
     """The same with four divisions, for keys that spread too far for x₁x₂."""
     w0, w1, w2, w3 = w[group, 0], w[group, 1], w[group, 2], w[group, 3]
     for i in range(start, stop):
@@ -165,7 +182,7 @@ def single_rows(queries, keys, w, start, stop, block, group, totals):  # type: i
 
 
 @helper
-def factored_slopes(queries, keys, w, start, stop, block, group, half, d_scores, d_left, d_value, d_right):  # type: ignore[no-untyped-def]
+def factored_slopes(queries, keys, w, start, stop, block, group, half, d_scores, d_left, d_value, d_right):
     """Σ dS·w·tanh′ of two channels over keys and over queries, and Σ dS·tanh over keys.
 
     They are written to `d_left` and `d_value`, a column for each query, and added to `d_right`.
@@ -195,8 +212,8 @@ def factored_slopes(queries, keys, w, start, stop, block, group, half, d_scores,
 
 
 @exact_helper
-def _decay(x):  # type: ignore[no-untyped-def]
-    """e^{−2|x|} − 1 of a float32, also near 0."""
+def _decay(x):
+    """e^{−2|x|} and e^{−2|x|} − 1 of a float32, each to about one unit in the last place."""
     y = np.float32(-2.0) * np.abs(x)
     y = np.float32(-87.0) if y < np.float32(-87.0) else y
     n = np.rint(y * np.float32(_LOG2_E))
@@ -207,22 +224,23 @@ def _decay(x):  # type: ignore[no-untyped-def]
     p = p * r + np.float32(4.1665795894e-2)
     p = p * r + np.float32(1.6666665459e-1)
     p = p * r + np.float32(5.0000001201e-1)
-    power = two_to_the(np.int32(n))
-    return power * (p * (r * r) + r) + (power - _ONE)
+    power = two_to_the(np.int32(n))  # type: ignore[call-arg, var-annotated]
+    q = p * (r * r) + r
+    return power * (_ONE + q), power * q + (power - _ONE)
 
 
 @exact_helper
-def tanh_value(left, right):  # type: ignore[no-untyped-def]
+def tanh_value(left, right):
     """tanh(l + r), for pairs of any size."""
     x = left + right
-    decay = _decay(x)
-    size = -decay / (np.float32(2.0) + decay)
+    decay, less_one = _decay(x)
+    size = -less_one / (_ONE + decay)
     return -size if x < np.float32(0.0) else size
 
 
 @exact_helper
-def tanh_slope(left, right):  # type: ignore[no-untyped-def]
+def tanh_slope(left, right):
     """1 − tanh(l + r)², by left and by right."""
-    decay = _decay(left + right)
-    root = _ONE / (np.float32(2.0) + decay)
-    return np.float32(4.0) * (_ONE + decay) * root * root
+    decay, _ = _decay(left + right)
+    root = _ONE / (_ONE + decay)
+    return np.float32(4.0) * decay * root * root
