@@ -45,7 +45,9 @@ def draw_all() -> list[Path]:
     """Draw every figure whose results are there; return where."""
     rows = results.read(NAME).get("rows", {})
     with plt.rc_context(STYLE):
-        drawn = [save(draw_speed(rows), "speed")]
+        drawn = []
+        if any(best_peer(row, "training") for row in rows.values()):
+            drawn.append(save(draw_speed(rows), "speed"))
         if "memory" in rows.get("growth", {}):
             drawn.append(save(draw_memory(rows["growth"]), "memory"))
         drawn.append(save(draw_view(SEEN), "view"))

@@ -74,13 +74,13 @@ def exponent(points: list[Point], row: str) -> float:
 
 
 def _times(quick: bool, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    counts = N_KEYS[:3] if quick else N_KEYS
+    counts, n_queries = (N_KEYS[:3], N_QUERIES // 8) if quick else (N_KEYS, N_QUERIES)
     for name, call in TIMED:
         quantities: tuple[Quantity, ...] = ("forward", "training")
         for quantity in quantities:
             # Sizes take turns, as rivals do elsewhere: a slow minute then hurts them all.
             calls = {
-                str(count): runner(find_row(name).build(Size((1, 2), N_QUERIES, count))[call], quantity)
+                str(count): runner(find_row(name).build(Size((1, 2), n_queries, count))[call], quantity)
                 for count in counts
             }
             timings = race(calls, seconds=3 if quick else 30, rounds=12)
@@ -88,7 +88,7 @@ def _times(quick: bool, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
             broken = [timing.failure for timing in timings.values() if timing.failure]
             if broken:
                 raise RuntimeError(f"{name}: {broken[0]}")
-            pair = {count: seconds / (2 * N_QUERIES * int(count)) for count, seconds in best.items() if seconds}
+            pair = {count: seconds / (2 * n_queries * int(count)) for count, seconds in best.items() if seconds}
             ratio = max(pair.values()) / min(pair.values())
             nanoseconds = ", ".join(f"{1e9 * each:.2f}" for each in pair.values())
             say(f"{name} {quantity}: {nanoseconds} ns a pair at {', '.join(pair)} keys")

@@ -23,7 +23,8 @@ def measure_row(row: Row, *, quick: bool, say: Callable[[str], None]) -> dict[st
     """The figures of a row, who was left out and why, and the verdict on each demand."""
     size = row.size.shrunk(QUICK, least=64) if quick else row.size
     if row.verify_at is not None:
-        agree({name: each for name, each in row.build(row.verify_at).items() if name in (OURS, "eager")}, "forward")
+        definition = {name: call for name, call in row.build(row.verify_at).items() if name in (OURS, "eager")}
+        agree(definition, row.weighed_pass)
     figures: dict[str, dict[str, float]] = {}
     same: list[str] = []
     left_out: dict[str, dict[str, str]] = {}

@@ -19,6 +19,7 @@ from benchmarks.peers import Call
 Quantity = Literal["forward", "training"]  # training is forward + backward
 
 SHORTEST = 2e-3  # seconds: what takes less is repeated within one timing
+ROUNDS = 200
 TOLERANCE = 1e-3  # of the norm: float32 sums of thousands of terms, and ranks that tie within rounding
 
 
@@ -60,7 +61,7 @@ def race(
     calls: Mapping[str, Callable[[], Any]],
     *,
     seconds: float = 10.0,
-    rounds: int = 40,
+    rounds: int = ROUNDS,
     check: Callable[[str, Any], str | None] | None = None,
 ) -> dict[str, Timing]:
     """Times of every call, interleaved.
@@ -92,7 +93,7 @@ def race(
 
 
 def _warm_up(name: str, call: Callable[[], Any], timing: Timing, check: Any, patience: float) -> str | None:
-    """Run twice: the first fills caches and compiles; the second, unless that was slow, says how often to repeat."""
+    """Fill caches and compile; then see, unless that was slow, how often to repeat what is short."""
     try:
         start = time.perf_counter()
         result = call()
@@ -100,9 +101,8 @@ def _warm_up(name: str, call: Callable[[], Any], timing: Timing, check: Any, pat
         complaint: str | None = None if check is None else check(name, result)
         del result
         if complaint is None and not slow:
-            start = time.perf_counter()
-            call()
-            timing.repeats = max(1, round(SHORTEST / max(time.perf_counter() - start, 1e-7)))
+            once = min(_seconds(call, 1) for _ in range(3))
+            timing.repeats = max(1, round(SHORTEST / max(once, 1e-7)))
         return complaint
     except Exception as error:  # a peer that fails is a result, too
         return f"{type(error).__name__}: {error}".splitlines()[0][:200]
@@ -115,7 +115,9 @@ def _seconds(call: Callable[[], Any], repeats: int) -> float:
     return time.perf_counter() - start
 
 
-def race_calls(calls: Mapping[str, Call], quantity: Quantity, seconds: float, rounds: int = 40) -> dict[str, Timing]:
+def race_calls(
+    calls: Mapping[str, Call], quantity: Quantity, seconds: float, rounds: int = ROUNDS
+) -> dict[str, Timing]:
     """Race those who can, after each has shown that it computes what the first one, ours, does."""
     able = {
         name: call for name, call in calls.items() if call.cannot is None and (quantity == "forward" or call.leaves)
