@@ -67,7 +67,7 @@ class Tiled(Engine):
 
 def pool_stream(stream: Stream) -> Pooled:
     """The pooled output of a stream of tiles, and the statistics of its rows."""
-    if stream.compiled is not None and isinstance(stream.rule, OnePass):
+    if stream.compiled is not None:
         return stream.compiled.pool()
     if isinstance(stream.rule, OnePass):
         return sum_stream(stream).finish(stream.rule)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -93,7 +94,7 @@ def _share_out(program: Program, way: Way) -> _Shares:
     if len(entries) % threads == 0 or len(entries) >= 4 * threads or len(blocks) < threads:
         count = max(min(len(entries), 4 * threads), 1)
         edges = [len(entries) * part // count for part in range(count + 1)]
-        parts = [[(entry, blocks) for entry in entries[a:b]] for a, b in zip(edges, edges[1:], strict=False)]
+        parts = [[(entry, blocks) for entry in entries[a:b]] for a, b in itertools.pairwise(edges)]
         return _Shares(parts, splits_rows=False)
     # Every nth block, so that a causal mask gives each the same work.
     return _Shares([[(entry, blocks[part::threads]) for entry in entries] for part in range(threads)], splits_rows=True)
@@ -120,35 +121,44 @@ def _differentiate_entry(
     n_queries, n_steps = program.problem.grid.n_queries, len(entry.codes)
     (n_keys, dim), value_dim = entry.right.shape, entry.values.shape[1]
 
-    def by_key(name: str, width: int, target: _Buffer | None) -> Any:
-        shape = (width, n_keys) if way.transposed else (n_keys, width)
-        total = workers.scratch(name, *(shape if target is not None else (0, 0)))
+    def by_key(name: str, width: int, wanted: bool, turned: bool) -> Any:
+        shape = (width, n_keys) if turned else (n_keys, width)
+        total = workers.scratch(name, *(shape if wanted else (0, 0)))
         total.fill(0)
         return total
 
-    if to_left is None:
+    # Channel kernels write the gradients of queries and keys, wanted or not, and those of keys as they lie.
+    by_channels = program.channel is not None
+    turned = way.transposed and not by_channels
+    if to_left is None and not by_channels:
         left = np.empty((0, dim), np.float32)
-    elif to_left.once:
+    elif to_left is not None and to_left.once:
         left = pick(to_left.tensor, entry.index, 2).numpy()  # in place: it is as large as the queries
     else:
         left = workers.scratch("left", n_queries, dim)
     sums = KeySums(
         left=left,
-        right=by_key("right", dim, to_right),
-        values=by_key("values", value_dim, to_values),
+        right=by_key("right", dim, to_right is not None or by_channels, turned),
+        values=by_key("values", value_dim, to_values is not None, way.transposed),
         by_row=np.zeros((n_steps, n_queries), np.float32),
         by_column=np.zeros((n_steps, n_keys), np.float32),
         numbers=np.zeros(n_steps),
         table=np.zeros(entry.table.shape),
+        weight=np.zeros(dim),
     )
     for rows in blocks:
         way.differentiate(program, entry, rows, facts.of(entry, rows), sums)
         if to_left is not None and not to_left.once:
             block = slice(rows.start, rows.stop)
             pick(to_left.tensor, entry.index, 2)[block] += torch.from_numpy(left[block])
-    for target, total in ((to_right, sums.right), (to_values, sums.values)):
-        if target is not None:
-            target.add(entry, torch.from_numpy(total.T if way.transposed else total))
+    if to_right is not None:
+        to_right.add(entry, torch.from_numpy(sums.right.T if turned else sums.right))
+    if to_values is not None:
+        to_values.add(entry, torch.from_numpy(sums.values.T if way.transposed else sums.values))
+    if program.channel is not None and program.channel.learned:
+        to_weight, *to_steps = to_steps
+        if to_weight is not None:
+            to_weight.add(entry, torch.from_numpy(sums.weight[None]))
     _add_steps(program, entry, sums, to_steps)
 
 

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from regard.engines.cpu import codes
 from regard.engines.cpu.backward import Facts, differentiate
+from regard.engines.cpu.choosing import choose_keys, pool_thresholds
 from regard.engines.cpu.forward import sum_rows
 from regard.engines.cpu.lists import Lists
 from regard.engines.cpu.programs import Program
 from regard.engines.cpu.tiles import Tiles
 from regard.engines.cpu.ways import Way
 from regard.engines.sums import Pooled, Sums
-from regard.weights import OnePass, Softmax, Statistics
+from regard.weights import OneHot, OnePass, Softmax, Statistics
 
 # How many times fewer keys a row must list than tiles would visit for gathering them to be cheaper.
 GATHERING = 6
@@ -29,11 +30,11 @@ class Compiled:
         self.program = program
 
     @cached_property
-    def way(self) -> Way:
+    def way(self) -> Tiles | Lists:
         problem = self.program.problem
         mask, grid = problem.mask, problem.grid
-        tiles = Tiles(problem)
-        if mask is not None:
+        tiles = Tiles(problem, by_channels=self.program.channel is not None)
+        if mask is not None and not tiles.by_channels:
             longest = mask.count_bound(grid)
             if longest is not None and longest * GATHERING < tiles.visited():
                 return Lists(problem, lambda rows: mask.indices(rows, grid), longest)
@@ -41,15 +42,31 @@ class Compiled:
 
     def sums(self) -> Sums:
         """The sums of every row, for a rule of one pass."""
-        rule = self.program.problem.weights
-        assert isinstance(rule, OnePass)
-        return sum_rows(self.program, self.way, rule)
+        return self._sums(self.way)
+
+    def _sums(self, way: Way) -> Sums:
+        assert isinstance(self.program.inner, OnePass)
+        return sum_rows(self.program, way, self.program.inner)
 
     def pool(self) -> Pooled:
         """The output and the statistics of every row."""
-        rule = self.program.problem.weights
-        assert isinstance(rule, OnePass)
-        return self.sums().finish(rule)
+        program, way = self.program, self.way
+        if not program.choose:
+            return self._pool(way)
+        index = choose_keys(program, way)
+        pooled = self._pool(self._chosen(index))
+        if isinstance(program.problem.weights, OneHot):
+            return Pooled(pooled.output, (index,), None)
+        return Pooled(pooled.output, (index, *pooled.statistics), pooled.slope_mean)
+
+    def _pool(self, way: Tiles | Lists) -> Pooled:
+        rule = self.program.inner
+        if isinstance(rule, OnePass):
+            return self._sums(way).finish(rule)
+        return pool_thresholds(self.program, way)
+
+    def _chosen(self, index: Tensor) -> Lists:
+        return Lists(self.program.problem, lambda rows: index[..., rows.start : rows.stop, :], self.program.choose)
 
     def gradients(
         self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor
@@ -67,11 +84,21 @@ class Compiled:
         rows = (program.n_entries, grid.n_queries)
         gradient = gradient.float().reshape(*rows, -1).contiguous()
         delta = torch.zeros(rows) if centre is None else (gradient * centre.reshape(*rows, -1)).sum(-1)
-        peak, total = (each.float().expand(*grid.batch_shape, -1, -1).reshape(rows) for each in statistics[:2])
-        scales = total if program.rule == codes.ENTMAX else total.reciprocal()
-        facts = Facts(torch.where(peak == -torch.inf, 0, peak).contiguous(), scales.contiguous(), delta, gradient)
+        way: Way = self.way
+        if program.choose:
+            index, *inner = statistics
+            way, statistics = self._chosen(index), tuple(inner)
+        if isinstance(program.problem.weights, OneHot):
+            statistics = (torch.zeros(1, 1), torch.ones(1, 1))
+        peak, total = (each.expand(*grid.batch_shape, grid.n_queries, 1).reshape(rows) for each in statistics[:2])
+        if program.rule == codes.ENTMAX:
+            facts = Facts(peak.float(), total.double(), delta, gradient)
+        else:
+            # A row that may look nowhere: e^(−inf − 0) · 0.
+            peak = torch.where(peak == -torch.inf, 0, peak)
+            facts = Facts(peak.float(), total.double().reciprocal(), delta, gradient)
         n_form = len(program.problem.form.tensors())
-        found = differentiate(program, self.way, facts, needed[: n_form + 1])
+        found = differentiate(program, way, facts, needed[: n_form + 1])
         if any(needed[n_form + 1 :]):
             found.append(self._sink_gradient(statistics, delta.reshape(*grid.batch_shape, grid.n_queries, 1)))
         else:
@@ -80,8 +107,9 @@ class Compiled:
 
     def _sink_gradient(self, statistics: Statistics, delta: Tensor) -> Tensor:
         """−Σ_i α_i(sink) · δ_i: a sink takes weight from every key of a row."""
-        rule = self.program.problem.weights
-        assert isinstance(rule, Softmax) and isinstance(rule.sink, Tensor)
+        rule = self.program.inner
+        assert isinstance(rule, Softmax)
+        assert isinstance(rule.sink, Tensor)
         share = rule.sink_weight(statistics)  # (..., n_queries, 1)
         total = (-share * delta).double().sum_to_size(*rule.sink.shape, 1, 1)
         return total.reshape(rule.sink.shape).to(rule.sink.dtype)

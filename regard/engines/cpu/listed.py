@@ -115,7 +115,7 @@ def pool_weights(values, index, weights, pooled):  # type: ignore[no-untyped-def
 @kernel
 def differentiate_listed(  # type: ignore[no-untyped-def]
     left, right, scale, values, gradient, index, codes, by_row, by_column, numbers, pairs, table, scratch,
-    rule, rate, offsets, scales, deltas, row_hashes, column_hashes, limit, factor,
+    rule, alpha, offsets, scales, deltas, row_hashes, column_hashes, limit, factor,
     to_left, to_right, to_values, to_by_row, to_by_column, to_numbers, to_table,
 ):  # fmt: skip
     """Add what every list gives to the gradients: `to_right` and `to_values` are `(n_keys, dim)`, empty if not wanted.
@@ -138,7 +138,7 @@ def differentiate_listed(  # type: ignore[no-untyped-def]
             for t in range(length):
                 hash_scratch[t] = column_hashes[listed[t]]
             drop(change, row_hashes[i], hash_scratch[:length], limit, factor)
-        differentiate_row(row, change, rule, rate, offsets[i], scales[i], deltas[i])
+        differentiate_row(row, change, rule, alpha, offsets[i], scales[i], deltas[i], to_columns[:length])
         if row_hashes.size:
             drop(row, row_hashes[i], hash_scratch[:length], limit, factor)
         if to_values.size:
@@ -159,3 +159,17 @@ def differentiate_listed(  # type: ignore[no-untyped-def]
         if to_left.size:
             _add_listed(change, right, listed, to_left[i])
             to_left[i] *= scale
+
+
+@kernel
+def drop_strip(weights, index, row_hashes, column_hashes, limit, factor):  # type: ignore[no-untyped-def]
+    """Dropout of a strip of weights, in place: against all keys, or those that `index` lists."""
+    of_list = np.empty(index.shape[1], np.uint32)
+    for i in range(weights.shape[0]):
+        if index.shape[0]:
+            length = _length(index[i])
+            for t in range(length):
+                of_list[t] = column_hashes[index[i, t]]
+            drop(weights[i, :length], row_hashes[i], of_list[:length], limit, factor)
+        else:
+            drop(weights[i], row_hashes[i], column_hashes, limit, factor)

@@ -77,7 +77,7 @@ class Lists:
             index.numpy(),
             *self._steps(entry, rows, index),
             program.rule,
-            np.float32(program.rate),
+            entry.alpha,
             facts.offsets,
             facts.scales,
             facts.deltas,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -16,15 +17,28 @@ import torch
 from torch import Tensor
 
 from regard.engines.cpu import codes
+from regard.engines.cpu.channel import FUNCTIONS, prepare_keys
 from regard.problem import AttentionProblem
 from regard.scores import steps
 from regard.scores.form import ChannelForm, DotForm, Step
-from regard.weights import Conic, Entmax, Proportional, Raw, Sigmoid, Softmax, Sparsemax, Uniform
+from regard.weights import (
+    Conic,
+    Entmax,
+    OneHot,
+    Proportional,
+    Raw,
+    Sigmoid,
+    Softmax,
+    Sparsemax,
+    TopK,
+    Uniform,
+    Weights,
+)
 
 # e^−g is finite in float32 for both terms of a gate up to here, and so is their product.
 GATE_LIMIT = 40.0
 
-Role: TypeAlias = Literal["row", "column", "number", "table"]
+Role: TypeAlias = Literal["row", "column", "number", "table", "weight"]
 
 RULES = {
     Softmax: codes.SOFTMAX,
@@ -54,23 +68,40 @@ class Instruction:
 
 
 @dataclass(frozen=True)
+class Channel:
+    """What a channel form has beside its left and right."""
+
+    function: int
+    weight: Tensor  # (..., channels)
+    scale: float
+    learned: bool  # whether the weight is a tensor of the form
+
+
+@dataclass(frozen=True)
 class Program:
     """A problem as tensors in float32 and codes."""
 
     problem: AttentionProblem
-    left: Tensor  # (..., n_queries, dim), times the form's scale
+    left: Tensor  # (..., n_queries, dim), times the scale
     right: Tensor  # (..., n_keys, dim)
+    scale: float  # of a dot form
+    channel: Channel | None  # for a channel form
     values: Tensor  # (..., n_keys, value_dim)
     instructions: tuple[Instruction, ...]
-    rule: int
-    rate: float  # entmax's alpha − 1
-    scale: float  # the form's
+    inner: Weights  # the rule; that over the chosen keys, for a rule that chooses
+    choose: int  # how many keys are chosen; 0 for a rule that does not
+
+    @property
+    def rule(self) -> int:
+        """The code of the rule."""
+        return RULES[type(self.inner)]
 
     @property
     def roles(self) -> tuple[Role | None, ...]:
         """For each tensor of the form, then the values: which axis it follows."""
+        weight: tuple[Role, ...] = ("weight",) if self.channel is not None and self.channel.learned else ()
         steps = (role for each in self.instructions for role in each.roles)
-        return ("row", "column", *steps, "column")
+        return ("row", "column", *weight, *steps, "column")
 
     @property
     def n_entries(self) -> int:
@@ -111,7 +142,16 @@ class Program:
             numbers=numbers,
             table=table,
             pairs=pairs,
+            alpha=self._alpha(index),
+            channel=None if self.channel is None else self.channel.function,
+            weight=None if self.channel is None else pick(self.channel.weight, index, 1).contiguous().numpy(),
         )
+
+    def _alpha(self, index: tuple[int, ...]) -> float:
+        if not isinstance(self.inner, Entmax):
+            return 0.0
+        alpha = self.inner.alpha
+        return float(pick(alpha.detach(), index, 0)) if isinstance(alpha, Tensor) else alpha
 
 
 @dataclass(frozen=True)
@@ -129,6 +169,15 @@ class Entry:
     numbers: Any
     table: Any
     pairs: Tensor | None
+    alpha: float  # entmax's
+    channel: int | None  # the function of a channel form
+    weight: Any
+
+    @cached_property
+    def packed(self) -> tuple[int, Any, Any]:
+        """The keys of a channel form, as its kernels take them."""
+        assert self.channel is not None
+        return prepare_keys(self.right.contiguous().numpy(), self.channel)
 
 
 def pick(tensor: Tensor, index: tuple[int, ...], trailing: int) -> Tensor:
@@ -141,38 +190,39 @@ def pick(tensor: Tensor, index: tuple[int, ...], trailing: int) -> Tensor:
 
 def translate(problem: AttentionProblem) -> Program | None:
     """The program of a problem; None where the kernels have no words for it."""
-    form, rule = problem.form, problem.weights
-    if problem.compute_dtype != torch.float32 or problem.grid.device.type != "cpu" or type(rule) not in RULES:
+    form = problem.form
+    inner, choose = _rule(problem.weights)
+    if problem.compute_dtype != torch.float32 or problem.grid.device.type != "cpu" or inner is None:
         return None
-    if type(form) is not DotForm:
+    if type(form) is not DotForm and not (type(form) is ChannelForm and choose == 0):
         return None
-    rate = 0.0
-    if isinstance(rule, Entmax):
-        if isinstance(rule.alpha, Tensor) or rule.alpha not in (1.5, 2.0):
-            return None
-        rate = rule.alpha - 1
-    instructions = []
-    for step in form.steps:
-        instruction = _instruction(step)
-        if instruction is None:
-            return None
-        instructions.append(instruction)
-    if (
-        sum(each.table is not None for each in instructions) > 1
-        or sum(each.pairs is not None for each in instructions) > 1
-    ):
+    instructions = [_instruction(step) for step in form.steps]
+    found = [each for each in instructions if each is not None]
+    several = (sum(getattr(each, name) is not None for each in found) > 1 for name in ("table", "pairs"))
+    if len(found) < len(instructions) or any(several):
         return None
-    left = form.left.detach().float()
-    return Program(
-        problem,
-        left if form.scale == 1.0 else left * form.scale,
-        _adjacent(form.right.detach().float()),
-        _adjacent(problem.values.detach().float()),
-        tuple(instructions),
-        RULES[type(rule)],
-        rate,
-        form.scale,
-    )
+    left, channel, scale = form.left.detach().float(), None, 1.0
+    if isinstance(form, DotForm):
+        scale = form.scale
+        left = left if scale == 1.0 else left * scale
+    else:
+        weight = torch.ones(1, left.shape[-1]) if form.weight is None else form.weight.detach().float()
+        function = FUNCTIONS[form.function]
+        channel = Channel(function, weight.squeeze(-2), form.scale, learned=form.weight is not None)
+    right, values = (_adjacent(each.detach().float()) for each in (form.right, problem.values))
+    return Program(problem, _adjacent(left), right, scale, channel, values, tuple(found), inner, choose)
+
+
+def _rule(rule: Weights) -> tuple[Weights | None, int]:
+    """(the rule, how many keys it chooses first); no rule where the kernels do not have it."""
+    choose = 0
+    if type(rule) is OneHot:
+        return Uniform(), 1
+    if type(rule) is TopK:
+        rule, choose = rule.then, rule.k
+    if type(rule) not in RULES or (isinstance(rule, Entmax) and rule.learned()):
+        return None, 0
+    return rule, choose
 
 
 def _adjacent(tensor: Tensor) -> Tensor:

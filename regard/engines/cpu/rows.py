@@ -33,6 +33,7 @@ from regard.engines.cpu.codes import (
     UNIFORM,
 )
 from regard.engines.cpu.jit import exponential, helper, larger, sigmoid, tangent
+from regard.engines.cpu.thresholds import entmax_row
 
 ZERO, HALF, ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 NOTHING = np.float32(-np.inf)  # the score of a pair that is not allowed
@@ -237,23 +238,24 @@ def pool_row(row, rule, peak, total, pooled):  # type: ignore[no-untyped-def]
             row[j] = ZERO if row[j] == NOTHING else ONE
             total += row[j]
     else:
-        weigh_row(row, rule, ZERO, ZERO, ZERO)
+        weigh_row(row, rule, 1.0, ZERO, 0.0)
     return peak, total, least
 
 
 @helper
-def weigh_row(row, rule, rate, offset, scale):  # type: ignore[no-untyped-def]
+def weigh_row(row, rule, alpha, offset, scale):  # type: ignore[no-untyped-def]
     """A row of scores becomes weights.
 
-    `offset` is the row's peak; `scale` the reciprocal of its total, or entmax's τ; `rate` entmax's alpha − 1.
+    `offset` is the row's peak; `scale` the reciprocal of its total, or entmax's τ, in float64.
     """
     width = row.shape[0]
+    factor = np.float32(scale)
     if rule == SOFTMAX:
         for j in range(width):
-            row[j] = exponential(row[j] - offset) * scale
+            row[j] = exponential(row[j] - offset) * factor
     elif rule == PROPORTIONAL:
         for j in range(width):
-            row[j] = ZERO if row[j] == NOTHING else row[j] * scale
+            row[j] = ZERO if row[j] == NOTHING else row[j] * factor
     elif rule == CONIC:
         for j in range(width):
             row[j] = ZERO if row[j] <= ZERO else row[j]
@@ -265,27 +267,28 @@ def weigh_row(row, rule, rate, offset, scale):  # type: ignore[no-untyped-def]
             row[j] = sigmoid(row[j])
     elif rule == UNIFORM:
         for j in range(width):
-            row[j] = ZERO if row[j] == NOTHING else scale
+            row[j] = ZERO if row[j] == NOTHING else factor
     elif rule == ENTMAX:
-        for j in range(width):
-            excess = (row[j] - offset) * rate - scale
-            excess = ZERO if excess <= ZERO else excess
-            row[j] = excess if rate == ONE else excess * excess  # alpha is 2 or 1.5
+        entmax_row(row, offset, scale, alpha, row[:0])
 
 
 @helper
-def differentiate_row(row, change, rule, rate, offset, scale, delta):  # type: ignore[no-untyped-def]
-    """A row of scores becomes weights, and the gradient of weights that of scores: dS = slope · (dP − δ)."""
+def differentiate_row(row, change, rule, alpha, offset, scale, delta, spare):  # type: ignore[no-untyped-def]
+    """A row of scores becomes weights, and the gradient of weights that of scores: dS = slope · (dP − δ).
+
+    `spare` is scratch, as long as the row; the others are as for `weigh_row`.
+    """
     width = row.shape[0]
+    factor = np.float32(scale)
     if rule == SOFTMAX:
         for j in range(width):
-            row[j] = exponential(row[j] - offset) * scale
+            row[j] = exponential(row[j] - offset) * factor
             change[j] = row[j] * (change[j] - delta)
     elif rule == PROPORTIONAL:
         for j in range(width):
             visible = row[j] != NOTHING
-            row[j] = row[j] * scale if visible else ZERO
-            change[j] = (change[j] - delta) * scale if visible else ZERO
+            row[j] = row[j] * factor if visible else ZERO
+            change[j] = (change[j] - delta) * factor if visible else ZERO
     elif rule == CONIC:
         for j in range(width):
             row[j] = ZERO if row[j] <= ZERO else row[j]
@@ -301,12 +304,9 @@ def differentiate_row(row, change, rule, rate, offset, scale, delta):  # type: i
             change[j] *= row[j] * (ONE - row[j])
     elif rule == UNIFORM:
         for j in range(width):
-            row[j] = ZERO if row[j] == NOTHING else scale
+            row[j] = ZERO if row[j] == NOTHING else factor
             change[j] = ZERO
     elif rule == ENTMAX:
+        entmax_row(row, offset, scale, alpha, spare)
         for j in range(width):
-            excess = (row[j] - offset) * rate - scale
-            excess = ZERO if excess <= ZERO else excess
-            row[j] = excess if rate == ONE else excess * excess  # alpha is 2 or 1.5
-            slope = ONE if rate == ONE else excess
-            change[j] = (change[j] - delta) * slope if excess > ZERO else ZERO
+            change[j] = (change[j] - delta) * spare[j] if spare[j] != ZERO else ZERO

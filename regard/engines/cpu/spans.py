@@ -1,13 +1,12 @@
 """Compiled loops over the tiles of a span: a block of rows against columns `origin` to `origin + n_columns`.
 
 Products are done by the BLAS that torch itself uses, called from inside, so that Python is not asked between tiles.
-Matrices that only products touch come as addresses with the distance of their rows. What belongs to columns is given for
-all keys (`by_column`, `right`, `values` …), but for `pairs` and `allowed`, which hold the span alone.
+Matrices that only products touch come as addresses with the distance of their rows. What belongs to columns is given
+for all keys (`by_column`, `right`, `values` …), but for `pairs` and `allowed`, which hold the span alone. With dim = −1
+there are no products to do: the raw scores of the span are in `tile` already.
 """
 
 from __future__ import annotations
-
-import numpy as np
 
 from regard.engines.cpu.jit import kernel, multiply
 from regard.engines.cpu.rows import (
@@ -44,7 +43,8 @@ def pool_span(  # type: ignore[no-untyped-def]
         width = min(tile.shape[1], n_columns - start)
         end, at = start + width, origin + start
         scores = flat[: n_rows * width].reshape(n_rows, width)
-        multiply(
+        if dim >= 0:
+            multiply(
             sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ONE,
             ZERO,
             scores.ctypes.data, width,
@@ -76,11 +76,12 @@ def pool_span(  # type: ignore[no-untyped-def]
 def score_span(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, origin,
     codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
-    rule, rate, offsets, scales, scores,
+    rule, alpha, offsets, scales, scores,
 ):  # fmt: skip
     """The scores of a span, −inf where not allowed; with a rule (not −1), its weights."""
     n_rows, width = scores.shape
-    multiply(
+    if dim >= 0:
+        multiply(
         sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * origin * right_stride, right_stride, 1, ONE,
             ZERO,
         scores.ctypes.data, width,
@@ -97,14 +98,14 @@ def score_span(  # type: ignore[no-untyped-def]
         if allowed.size:
             block_where(row, allowed[i])
         if rule >= 0:
-            weigh_row(row, rule, rate, offsets[i], scales[i])
+            weigh_row(row, rule, alpha, offsets[i], scales[i])
 
 
 @kernel
 def differentiate_span(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, scale, values, values_stride, gradient, gradient_stride, value_dim, tile, second,
     origin, n_columns, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
-    rule, rate, offsets, scales, deltas, row_hashes, column_hashes, limit, factor, kept,
+    rule, alpha, offsets, scales, deltas, row_hashes, column_hashes, limit, factor, kept,
     to_left, to_right, to_values, to_by_row, to_by_column, to_numbers, to_table,
 ):  # fmt: skip
     """Add what a span gives to the gradients; tiles are computed again from the statistics of their rows.
@@ -113,7 +114,7 @@ def differentiate_span(  # type: ignore[no-untyped-def]
         scale: What `left` was multiplied by.
         gradient: dO, `(n_rows, value_dim)`.
         tile, second: Scratch, `(n_rows, width)` each.
-        kept: Scratch, a row for each step.
+        kept: Scratch, a row for each step and one more.
         to_left: `(n_rows, dim)`, or empty if not wanted; likewise
         to_right: `(dim, n_keys)`, transposed, which products write faster;
         to_values: `(value_dim, n_keys)`.
@@ -125,7 +126,8 @@ def differentiate_span(  # type: ignore[no-untyped-def]
         end, at = start + width, origin + start
         scores = flat[: n_rows * width].reshape(n_rows, width)
         change = flat_second[: n_rows * width].reshape(n_rows, width)
-        multiply(
+        if dim >= 0:
+            multiply(
             sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ONE,
             ZERO,
             scores.ctypes.data, width,
@@ -149,7 +151,7 @@ def differentiate_span(  # type: ignore[no-untyped-def]
                 block_where(row, allowed[i, start:end])
             if row_hashes.size:
                 drop(to_row, row_hashes[i], column_hashes[at : at + width], limit, factor)
-            differentiate_row(row, to_row, rule, rate, offsets[i], scales[i], deltas[i])
+            differentiate_row(row, to_row, rule, alpha, offsets[i], scales[i], deltas[i], kept[n_steps, :width])
             if row_hashes.size:
                 drop(row, row_hashes[i], column_hashes[at : at + width], limit, factor)
             for back in range(n_steps):

@@ -261,13 +261,14 @@ def _entmax_one_and_half(scores, peak, threshold):  # type: ignore[no-untyped-de
         sum_x, sum_squares = 0.5 * np.float64(total), 0.25 * np.float64(squares)
         off = sum_squares - 1.0
         root = sum_x * sum_x - np.float64(count) * off
-        if root >= 0.0 and step < 8:
+        solved = root >= 0.0 and step < 8
+        if solved:
             threshold += off / (sum_x + np.sqrt(root))
         else:  # this support is far too large, or supports alternate: Newton's step for √Σx², which is convex
             threshold += off / (1.0 + 1.0 / np.sqrt(sum_squares)) / sum_x
         if count == before or abs(off) <= _NEAR_ONE:
             break
-        before = count
+        before = count if solved else _ZERO  # after Newton's step, a support that repeats proves nothing
     return threshold
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.engines.cpu import spans, workers
 from regard.engines.cpu.blas import sgemm_address
+from regard.engines.cpu.channel import channel_gradients, channel_scores, prepare_queries
 from regard.engines.cpu.programs import Entry, Program, pick
 from regard.engines.cpu.ways import (
     NO_BOUNDS,
@@ -30,6 +31,7 @@ from regard.problem import AttentionProblem
 
 ROWS, COLUMNS = 256, 512  # a tile of scores fills half of a second-level cache of 1 MiB
 HEIGHTS = (256, 128, 64)
+CHANNEL_ROWS = 128
 PAIR_SECONDS, BLOCK_SECONDS = 3.3e-9, 50e-6  # what a pair and a block cost, about: where to trade one for the other
 MOST_COLUMNS = 1 << 13  # of a tile with few rows: one row of it fits the first-level cache
 
@@ -51,6 +53,7 @@ class Tiles:
     """The way by tiles."""
 
     problem: AttentionProblem
+    by_channels: bool = False  # whether scores are sums over channels, whose keys come in blocks
     transposed = True
 
     def blocks(self) -> list[range]:
@@ -59,6 +62,8 @@ class Tiles:
     @cached_property
     def _blocks(self) -> list[range]:
         """Blocks so high that what is computed in vain, where rows see different columns, costs less than blocks do."""
+        if self.by_channels:
+            return list(cut(self.problem.grid.rows, CHANNEL_ROWS))
         heights = HEIGHTS if self.problem.mask is not None and self.problem.grid.n_queries > HEIGHTS[-1] else (ROWS,)
         best = min(heights, key=lambda height: self.visited(height) * PAIR_SECONDS + BLOCK_SECONDS / height)
         return list(cut(self.problem.grid.rows, best))
@@ -73,21 +78,25 @@ class Tiles:
         """How many columns of a tile are worked on together."""
         return min(max(ROWS * COLUMNS // max(len(rows), 1), COLUMNS), MOST_COLUMNS)
 
-    def spans(self, rows: range, part: tuple[int, int] = (0, 1)) -> Iterator[LiveSpan]:
-        """The columns of a block in which something is allowed."""
+    def spans(self, rows: range, part: tuple[int, int] = (0, 1), step: int = 1) -> Iterator[LiveSpan]:
+        """The columns of a block in which something is allowed, in whole steps."""
         mask, grid = self.problem.mask, self.problem.grid
         which, parts = part
-        columns = range(grid.n_keys * which // parts, grid.n_keys * (which + 1) // parts)
-        most = max(CALL_PAIRS // max(len(rows), 1), COLUMNS)
+        n_steps = -(-grid.n_keys // step)
+        columns = range(n_steps * which // parts * step, min(n_steps * (which + 1) // parts * step, grid.n_keys))
+        most = max(CALL_PAIRS // max(len(rows), 1), COLUMNS) if step == 1 else max(COLUMNS // step, 1) * step
         if mask is None:
             for piece in cut(columns, most):
                 yield LiveSpan(piece, None, True)
             return
         block = slice(rows.start, rows.stop)
         bounds = None if self._bounds is None else (self._bounds[0][..., block], self._bounds[1][..., block])
+        done = columns.start
         for live in mask.live(rows, grid):
-            mine = range(max(live.start, columns.start), min(live.stop, columns.stop))
-            for piece in cut(mine, self.width(rows) if bounds is None else most):
+            first, stop = live.start // step * step, -(-live.stop // step) * step
+            mine = range(max(first, done), min(stop, columns.stop))
+            done = max(done, mine.stop)
+            for piece in cut(mine, self.width(rows) if bounds is None and step == 1 else most):
                 cover = mask.cover(rows, piece, grid)
                 if cover is not Cover.NONE:
                     yield LiveSpan(piece, bounds, cover is Cover.ALL)
@@ -99,20 +108,16 @@ class Tiles:
         return None if mask is None else mask.bounds(grid.rows, grid)
 
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
-        left = entry.left[rows.start : rows.stop]
-        by_row = by_row_of(entry, rows)
-        dropout = dropout_arguments(program, entry, rows)
-        tile = workers.scratch("tile", len(rows), self.width(rows))
+        products = _products(program, entry, rows)
+        by_row, dropout = by_row_of(entry, rows), dropout_arguments(program, entry, rows)
         least = 0.0
-        for span in self.spans(rows, part):
+        for span in self.spans(rows, part, products.step):
             workers.check_stopped()
             lowest = spans.pool_span(
                 sgemm_address(),
-                *place(left),
-                *place(entry.right),
-                left.shape[1],
+                *products.places,
                 *place(entry.values),
-                tile,
+                products.tile(span.columns, self.width(rows)),
                 span.columns.start,
                 len(span.columns),
                 entry.codes,
@@ -132,24 +137,23 @@ class Tiles:
         return least
 
     def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
-        left = entry.left[rows.start : rows.stop]
-        dim, value_dim, n_steps = left.shape[1], entry.values.shape[1], len(entry.codes)
+        products = _products(program, entry, rows)
+        n_steps, width = len(entry.codes), self.width(rows)
         by_row, dropout = by_row_of(entry, rows), dropout_arguments(program, entry, rows)
-        width = self.width(rows)
-        tile, second = workers.scratch("tile", len(rows), width), workers.scratch("second", len(rows), width)
         to_by_row, to_left = np.zeros((n_steps, len(rows)), np.float32), sums.left[rows.start : rows.stop]
         to_left.fill(0)
-        for span in self.spans(rows):
+        to_products = (to_left, sums.right) if products.step == 1 else (_NONE, _NONE)
+        for span in self.spans(rows, step=products.step):
             workers.check_stopped()
+            tile = products.tile(span.columns, width)
+            second = workers.scratch("second", *tile.shape)
             spans.differentiate_span(
                 sgemm_address(),
-                *place(left),
-                *place(entry.right),
-                dim,
+                *products.places,
                 np.float32(program.scale),
                 *place(entry.values),
                 *place(facts.gradient),
-                value_dim,
+                entry.values.shape[1],
                 tile,
                 second,
                 span.columns.start,
@@ -162,55 +166,53 @@ class Tiles:
                 entry.table,
                 *self._mask(entry, rows, span),
                 program.rule,
-                np.float32(program.rate),
+                entry.alpha,
                 facts.offsets,
                 facts.scales,
                 facts.deltas,
                 *dropout,
-                workers.scratch("kept", n_steps, width),
-                to_left,
-                sums.right,
+                workers.scratch("kept", n_steps + 1, width),
+                *to_products,
                 sums.values,
                 to_by_row,
                 sums.by_column,
                 sums.numbers,
                 sums.table,
             )
+            products.differentiate(span.columns, second, to_left, sums)
         sums.by_row[:, rows.start : rows.stop] += to_by_row
 
-    def scores(self, program: Program, entry: Entry, rows: range, strip: Any) -> list[range]:
-        """Write the scores of a block against all keys, −inf where not allowed; returns the live columns."""
-        columns, by_row = [], by_row_of(entry, rows)
+    def tiles(self, program: Program, entry: Entry, rows: range) -> Iterator[LiveSpan]:
+        """The spans of a block, none wider than a tile."""
+        step = 1 if program.channel is None else entry.packed[2].shape[-1]
+        width = max(self.width(rows) // step, 1) * step
+        for span in self.spans(rows, step=step):
+            for piece in cut(span.columns, width):
+                yield LiveSpan(piece, span.bounds, span.whole)
+
+    def scores(self, program: Program, entry: Entry, rows: range, span: LiveSpan) -> Any:
+        """The scores of a span, −inf where not allowed, on scratch that the next call overwrites."""
+        products = _products(program, entry, rows)
+        tile = products.tile(span.columns, len(span.columns))
         nothing = np.zeros(len(rows), np.float32)
-        left = entry.left[rows.start : rows.stop]
-        if program.problem.mask is not None:
-            strip.fill(-np.inf)
-        for span in self.spans(rows):
-            for piece in cut(span.columns, self.width(rows)):
-                workers.check_stopped()
-                tile = workers.scratch("tile", len(rows), len(piece))
-                spans.score_span(
-                    sgemm_address(),
-                    *place(left),
-                    *place(entry.right),
-                    left.shape[1],
-                    piece.start,
-                    entry.codes,
-                    by_row,
-                    entry.by_column,
-                    entry.numbers,
-                    pairs_of(entry, rows, piece),
-                    entry.table,
-                    *self._mask(entry, rows, LiveSpan(piece, span.bounds, span.whole)),
-                    -1,
-                    np.float32(0),
-                    nothing,
-                    nothing,
-                    tile,
-                )
-                strip[:, piece.start : piece.stop] = tile
-                columns.append(piece)
-        return columns
+        spans.score_span(
+            sgemm_address(),
+            *products.places,
+            span.columns.start,
+            entry.codes,
+            by_row_of(entry, rows),
+            entry.by_column,
+            entry.numbers,
+            pairs_of(entry, rows, span.columns),
+            entry.table,
+            *self._mask(entry, rows, span),
+            -1,
+            0.0,
+            nothing,
+            nothing.astype(np.float64),
+            tile,
+        )
+        return tile
 
     def _mask(self, entry: Entry, rows: range, span: LiveSpan) -> tuple[Any, Any, Any]:
         """(first, stop, allowed) for the kernels: empty where every pair of the span is allowed."""
@@ -224,3 +226,65 @@ class Tiles:
         tile = mask.tile(rows, span.columns, grid)
         allowed = pick(tile.expand(*tile.shape[:-2], len(rows), len(span.columns)), entry.index, 2)
         return NO_BOUNDS, NO_BOUNDS, allowed.contiguous().numpy()
+
+
+_NONE = np.zeros((0, 0), np.float32)
+
+
+class _Products:
+    """The raw scores of a block, before steps: dot products, which the compiled loop does itself."""
+
+    step = 1
+
+    def __init__(self, entry: Entry, rows: range) -> None:
+        self.n_rows = len(rows)
+        left = entry.left[rows.start : rows.stop]
+        self.places = (*place(left), *place(entry.right), left.shape[1])
+
+    def tile(self, columns: range, width: int) -> Any:
+        """Scratch for the loop."""
+        return workers.scratch("tile", self.n_rows, width)
+
+    def differentiate(self, columns: range, change: Any, to_left: Any, sums: KeySums) -> None:
+        """Nothing is left to do."""
+
+
+class _ChannelProducts:
+    """The raw scores of a block, before steps: sums over channels, which come before the compiled loop."""
+
+    def __init__(self, program: Program, entry: Entry, rows: range) -> None:
+        assert program.channel is not None
+        self.n_rows, self.weight, self.scale = len(rows), entry.weight, program.channel.scale
+        self.branch, smallest, self.keys = entry.packed
+        self.step = self.keys.shape[-1]
+        left = entry.left[rows.start : rows.stop].contiguous().numpy()
+        self.queries = prepare_queries(left, smallest, self.weight, self.branch)
+        self.places = (0, 0, 0, 0, -1)  # no products
+
+    def tile(self, columns: range, width: int) -> Any:
+        """The scores of some columns."""
+        scores = workers.scratch("tile", self.n_rows, len(columns))
+        channel_scores(self.queries, self._keys(columns), self.weight, self.scale, self.branch, scores)
+        return scores
+
+    def differentiate(self, columns: range, change: Any, to_left: Any, sums: KeySums) -> None:
+        """Add the gradients of queries, keys and weights of channels."""
+        to_right = sums.right[columns.start : columns.stop]
+        channel_gradients(
+            self.queries,
+            self._keys(columns),
+            self.weight,
+            self.scale,
+            self.branch,
+            change,
+            to_left,
+            to_right,
+            sums.weight,
+        )
+
+    def _keys(self, columns: range) -> Any:
+        return self.keys[columns.start // self.step : -(-columns.stop // self.step)]
+
+
+def _products(program: Program, entry: Entry, rows: range) -> _Products | _ChannelProducts:
+    return _Products(entry, rows) if program.channel is None else _ChannelProducts(program, entry, rows)

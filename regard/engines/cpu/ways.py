@@ -53,6 +53,7 @@ class KeySums:
     by_column: Any  # (n_steps, n_keys)
     numbers: Any  # (n_steps,)
     table: Any  # (length,)
+    weight: Any  # (channels,)
 
 
 class Way(Protocol):

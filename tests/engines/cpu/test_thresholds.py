@@ -252,3 +252,17 @@ def test_rows_must_be_contiguous():
     scores = random(4, 64)[:, :40]
     with pytest.raises(Exception, match="Rows must be contiguous"):
         best_strip(scores, 0, 2, np.empty((4, 2), np.float32), np.empty((4, 2), np.int64))
+
+
+@pytest.mark.parametrize("alpha", [1.3, 1.5, 2.0, 2.5])
+@pytest.mark.parametrize("gap", [0.1, 0.5, 1.0, 1.9])
+def test_rows_of_two_levels_sum_to_one_whatever_the_counts(alpha, gap):
+    # A kernel such as Boxcar gives zeros and ones: supports then jump by many keys at once.
+    for n_keys in (2, 19, 40, 69):
+        rows = np.zeros((n_keys + 1, n_keys), np.float32)
+        for ones in range(n_keys + 1):
+            rows[ones, :ones] = gap
+        wanted = entmax(torch.from_numpy(rows).double(), alpha=alpha)
+        peak, threshold, none = np.zeros(n_keys + 1, np.float32), np.zeros(n_keys + 1), np.zeros(0)
+        entmax_strip(rows, alpha, peak, threshold, np.zeros((0, 0), np.float32), none, none)
+        torch.testing.assert_close(torch.from_numpy(rows).double(), wanted, rtol=0, atol=2e-6)

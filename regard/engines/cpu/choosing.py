@@ -1,0 +1,94 @@
+"""Rules that look at all scores of a row before they weigh one: thresholds (entmax) and choices (the best k)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.engines.cpu import workers
+from regard.engines.cpu.best import best_strip
+from regard.engines.cpu.listed import drop_strip, pool_weights
+from regard.engines.cpu.lists import Lists
+from regard.engines.cpu.programs import Entry, Program
+from regard.engines.cpu.thresholds import entmax_strip
+from regard.engines.cpu.tiles import ROWS, Tiles
+from regard.engines.cpu.ways import cut, dropout_arguments
+from regard.engines.sums import Pooled
+
+# Scores of some rows against all keys that a thread keeps while it finds their thresholds: 2 MiB.
+STRIP_ELEMENTS = 1 << 19
+
+_NONE = np.zeros(0)
+
+
+def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
+    """The best keys of every row, best first, then −1: `(*batch_shape, n_queries, k)`."""
+    grid, k, entries = program.problem.grid, program.choose, program.entries()
+    best = torch.full((len(entries), grid.n_queries, k), -torch.inf)
+    index = torch.full(best.shape, -1)
+
+    def work(entry: Entry, rows: range) -> None:
+        block = slice(rows.start, rows.stop)
+        scores, places = best[entry.place, block].numpy(), index[entry.place, block].numpy()
+        if isinstance(way, Tiles):
+            for span in way.tiles(program, entry, rows):
+                workers.check_stopped()
+                best_strip(way.scores(program, entry, rows, span), span.columns.start, k, scores, places)
+        else:
+            listed, keys = way.scores(program, entry, rows)
+            best_strip(listed, 0, k, scores, places)
+            if listed.shape[1]:
+                places[:] = np.where(places < 0, -1, np.take_along_axis(keys, places.clip(0), 1))
+
+    workers.run([partial(work, entry, rows) for entry in entries for rows in way.blocks()])
+    return index.reshape(*grid.batch_shape, grid.n_queries, k)
+
+
+def pool_thresholds(program: Program, way: Tiles | Lists) -> Pooled:
+    """The output under entmax, with the peak and threshold of every row, and the values averaged by slope."""
+    grid, entries, value_dim = program.problem.grid, program.entries(), program.values.shape[-1]
+    shape = (len(entries), grid.n_queries)
+    peaks, thresholds = torch.full(shape, -torch.inf), torch.full(shape, torch.inf, dtype=torch.float64)
+    output, slope_mean = torch.zeros(*shape, value_dim), torch.zeros(*shape, value_dim)
+
+    def work(entry: Entry, rows: range) -> None:
+        workers.check_stopped()
+        block = slice(rows.start, rows.stop)
+        strip, keys = _strip(program, way, entry, rows)
+        slopes = workers.scratch("slopes", *strip.shape)
+        statistics = (each[entry.place, block].numpy() for each in (peaks, thresholds))
+        entmax_strip(strip, entry.alpha, *statistics, slopes, _NONE, _NONE)
+        total = torch.from_numpy(slopes).sum(-1, keepdim=True)
+        for weights, target in ((strip, output[entry.place, block]), (slopes, slope_mean[entry.place, block])):
+            if program.problem.dropout:
+                drop_strip(weights, keys, *dropout_arguments(program, entry, rows))
+            if isinstance(way, Lists):
+                pool_weights(entry.values.contiguous().numpy(), keys, weights, target.numpy())
+            else:
+                target.addmm_(torch.from_numpy(weights), entry.values)
+        slope_mean[entry.place, block] /= torch.where(total == 0, 1, total)
+
+    height = min(max(STRIP_ELEMENTS // max(grid.n_keys, 1), 8), ROWS)
+    blocks = way.blocks() if isinstance(way, Lists) else list(cut(grid.rows, height))
+    workers.run([partial(work, entry, rows) for entry in entries for rows in blocks])
+    lead = (*grid.batch_shape, grid.n_queries)
+    return Pooled(
+        output.reshape(*lead, value_dim),
+        (peaks.reshape(*lead, 1), thresholds.reshape(*lead, 1)),
+        slope_mean.reshape(*lead, value_dim),
+    )
+
+
+def _strip(program: Program, way: Tiles | Lists, entry: Entry, rows: range) -> tuple[Any, Any]:
+    """The scores of some rows, −inf where not allowed, and their keys: against all keys, or those that rows list."""
+    if isinstance(way, Lists):
+        return way.scores(program, entry, rows)
+    strip = workers.scratch("strip", len(rows), program.problem.grid.n_keys)
+    strip.fill(-np.inf)
+    for span in way.tiles(program, entry, rows):
+        strip[:, span.columns.start : span.columns.stop] = way.scores(program, entry, rows, span)
+    return strip, np.zeros((0, 0), np.int64)
