@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 import torch
@@ -21,7 +23,7 @@ def take(tensor: Tensor, axis: int, span: Span) -> Tensor:
         shape[axis] = len(span)
         return tensor.expand(shape)
     if isinstance(span, range):
-        return tensor.narrow(axis, span.start, len(span))
+        return tensor if len(span) == tensor.shape[axis] else tensor.narrow(axis, span.start, len(span))
     return tensor.index_select(axis, span)
 
 
@@ -46,12 +48,19 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 def is_finite(*tensors: Tensor) -> bool:
     """Whether every entry is finite. A sum is finite only if its terms are: one pass, no temporary."""
-    with torch.no_grad():
-        sums = [tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32)) for tensor in tensors]
-        if bool(sum(sums[1:], sums[0]).isfinite()):
-            return True
-        # The sum may have overflowed.
-        return all(bool(tensor.isfinite().all()) for tensor in tensors)
+    total: float | Tensor = 0.0
+    for each in tensors:
+        # Sums of half precision are taken in float32, where they do not overflow.
+        plain = each.detach() if each.requires_grad else each
+        term = plain.sum() if plain.dtype.itemsize > 2 else plain.sum(dtype=torch.float32)
+        total = total + (term.item() if plain.is_cpu else term)  # a GPU is waited for once, below
+    # The sum may have overflowed.
+    return math.isfinite(total) or all(bool(each.isfinite().all()) for each in tensors)
+
+
+def without_autocast(device: str) -> AbstractContextManager[object]:
+    """Autocast off for that kind of device; where it is off already, that costs nothing."""
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
@@ -59,6 +68,8 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
     torch has this too, at half the cost of a small attention.
     """
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return tuple(shapes[0])
     length = max(map(len, shapes), default=0)
     result = [1] * length
     for shape in shapes:

@@ -52,8 +52,9 @@ class ScaledDot(Score):
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         same_dim(queries, keys, "ScaledDot()")
-        scale = 1 / math.sqrt(max(queries.shape[-1], 1)) if self.scale is None else self.scale
-        return scaled_by(DotForm(queries, keys), scale)
+        if self.scale is None:
+            return DotForm(queries, keys, 1 / math.sqrt(max(queries.shape[-1], 1)))
+        return scaled_by(DotForm(queries, keys), self.scale)
 
     def extra_repr(self) -> str:
         return "" if self.scale is None else f"scale={shown(self.scale)}"

@@ -14,7 +14,7 @@ followed by `steps` (`regard.scores.steps`): elementwise functions of a score wi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self, TypeAlias
 
@@ -84,11 +84,14 @@ class Form(Parts):
 
     def rebuilt(self, tensors: Iterator[Tensor]) -> Self:
         rebuilt = super().rebuilt(tensors)
-        return dataclasses.replace(rebuilt, steps=tuple(step.rebuilt(tensors) for step in self.steps))
+        return rebuilt._with_steps(step.rebuilt(tensors) for step in self.steps)
 
     def narrow(self, rows: Span, columns: Span) -> Self:
         narrowed = super().narrow(rows, columns)
-        return dataclasses.replace(narrowed, steps=tuple(step.narrow(rows, columns) for step in self.steps))
+        return narrowed._with_steps(step.narrow(rows, columns) for step in self.steps)
+
+    def _with_steps(self, steps: Iterable[Step]) -> Self:
+        return self._with({"steps": tuple(steps)} if self.steps else {})
 
     def _step_batches(self) -> list[tuple[int, ...]]:
         return [tuple(tensor.shape[:-2]) for step in self.steps for tensor in step.tensors()]

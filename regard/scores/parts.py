@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -37,23 +37,33 @@ def shared(**options: Any) -> Any:
     return field(metadata={"axes": (False, False)}, **options)
 
 
+Axes: TypeAlias = tuple[bool, bool]
+
+
 @dataclass(frozen=True)
 class Parts:
     """A bundle of tensors that can be narrowed to a tile."""
 
-    def _fields(self) -> Iterator[tuple[str, Tensor, tuple[bool, bool]]]:
-        for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            if "axes" in each.metadata and value is not None:
-                yield each.name, value, each.metadata["axes"]
+    @classmethod
+    def _declared(cls) -> tuple[tuple[str, Axes], ...]:
+        """The tensor fields of this kind with the axes that each follows; read once, and kept by the class."""
+        if "_tensor_fields" not in cls.__dict__:
+            fields = dataclasses.fields(cls)
+            found = tuple((each.name, each.metadata["axes"]) for each in fields if "axes" in each.metadata)
+            cls._tensor_fields = found  # type: ignore[attr-defined]
+        return cls.__dict__["_tensor_fields"]  # type: ignore[no-any-return]
+
+    def _fields(self) -> list[tuple[str, Tensor, Axes]]:
+        declared = self._declared()
+        return [(name, value, axes) for name, axes in declared if (value := getattr(self, name)) is not None]
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Every tensor of the bundle, in a fixed order."""
-        return tuple(tensor for _, tensor, _ in self._fields())
+        return tuple([value for name, _ in self._declared() if (value := getattr(self, name)) is not None])
 
     def rebuilt(self, tensors: Iterator[Tensor]) -> Self:
         """The same bundle around other tensors, taken from the iterator in the order of `tensors()`."""
-        return dataclasses.replace(self, **{name: next(tensors) for name, _, _ in self._fields()})
+        return self._with({name: next(tensors) for name, _, _ in self._fields()})
 
     def narrow(self, rows: Span, columns: Span) -> Self:
         """The bundle for a tile: those queries and those keys."""
@@ -64,9 +74,17 @@ class Parts:
                 part = take(part, -2, rows)
             if by_key:
                 part = take(part, -1 if by_query else -2, columns)
-            changes[name] = part
-        return dataclasses.replace(self, **changes)
+            if part is not tensor:
+                changes[name] = part
+        return self._with(changes)
 
     def to(self, dtype: torch.dtype) -> Self:
         """The bundle with its floating-point tensors in `dtype`."""
-        return self.rebuilt(iter([each.to(dtype) if each.is_floating_point() else each for each in self.tensors()]))
+        found = self.tensors()
+        if all(each.dtype == dtype or not each.is_floating_point() for each in found):
+            return self
+        return self.rebuilt(iter([each.to(dtype) if each.is_floating_point() else each for each in found]))
+
+    def _with(self, changes: dict[str, Any]) -> Self:
+        """This bundle with other values for some fields; itself where nothing changes."""
+        return dataclasses.replace(self, **changes) if changes else self
