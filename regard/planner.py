@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -42,15 +42,14 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
     """
     if engine is not None:
         chosen = find_engine(engine)
-        reasons = chosen.refusals(problem)
-        if reasons:
-            raise EngineRefusal(
-                f"Engine {chosen.name!r} cannot compute this problem: {'; '.join(reasons)}. "
-                f"Leave `engine` out, or ask plan(...) which engines can."
-            )
-        return chosen
+        if chosen.accepts(problem):
+            return chosen
+        raise EngineRefusal(
+            f"Engine {chosen.name!r} cannot compute this problem: {'; '.join(chosen.refusals(problem))}. "
+            f"Leave `engine` out, or ask plan(...) which engines can."
+        )
     for name in _preference(problem):
-        if not ENGINES[name].refusals(problem):
+        if ENGINES[name].accepts(problem):
             return ENGINES[name]
     reasons = [f"{name}: {'; '.join(each.refusals(problem))}" for name, each in ENGINES.items()]
     raise EngineRefusal(f"No engine can compute this problem: {'. '.join(reasons)}.")
@@ -100,8 +99,9 @@ def readable_bytes(count: int) -> str:
     raise AssertionError  # pragma: no cover
 
 
-def _preference(problem: AttentionProblem) -> tuple[str, ...]:
-    return ("sdpa", "reference", "tiled") if _is_small(problem) else ("sdpa", "tiled", "reference")
+def _preference(problem: AttentionProblem) -> Iterator[str]:
+    yield "sdpa"
+    yield from ("reference", "tiled") if _is_small(problem) else ("tiled", "reference")
 
 
 def _is_small(problem: AttentionProblem) -> bool:

@@ -24,7 +24,7 @@ from regard.positions import Grid
 from regard.scores import Score
 from regard.scores.base import scaled_by
 from regard.scores.form import Form
-from regard.tensors import Span, broadcast_shapes, is_finite, positions_of, take
+from regard.tensors import Span, broadcast_shapes, is_finite, positions_of, take, without_autocast
 from regard.weights import Weights
 
 
@@ -51,8 +51,9 @@ class AttentionProblem:
     def grid(self) -> Grid:
         """The size of the problem: all batch axes broadcast."""
         form, heads = self.form, self.weights.batch_shape
+        form_shape = form.batch_shape
         try:
-            scores_shape = broadcast_shapes(form.batch_shape, heads)
+            scores_shape = broadcast_shapes(form_shape, heads) if heads else form_shape
         except ValueError as error:
             raise ShapeError(
                 f"What a score or rule has for each head must broadcast with the last batch axis: {error}. "
@@ -65,12 +66,12 @@ class AttentionProblem:
                 f"The batch axes of scores and `values` must broadcast: got scores {scores_shape} and "
                 f"values {tuple(self.values.shape)}. Line the batch axes up, or insert axes of size 1."
             ) from None
-        if batch_shape != form.batch_shape and form.has_offsets:
+        if batch_shape != form_shape and form.has_offsets:
             raise ShapeError(
                 f"Offsets that differ by batch row must have queries or keys with every batch axis: got scores "
-                f"{form.batch_shape} of {batch_shape}. Expand queries to (..., n_queries, query_dim) with those axes."
+                f"{form_shape} of {batch_shape}. Expand queries to (..., n_queries, query_dim) with those axes."
             )
-        return Grid(tuple(batch_shape), self.queries.shape[-2], self.keys.shape[-2], self.queries.device)
+        return Grid(batch_shape, self.queries.shape[-2], self.keys.shape[-2], self.queries.device)
 
     @property
     def output_shape(self) -> tuple[int, ...]:
@@ -114,11 +115,19 @@ class AttentionProblem:
     def rebuilt(self, tensors: Sequence[Tensor]) -> AttentionProblem:
         """The same problem around other tensors for its form and, last, its values. They are taken to be finite."""
         n_form = len(self.form.tensors())
-        rebuilt = replace(self, values=tensors[n_form])
-        # Where cached_property keeps what it has computed: the form is not derived from queries and keys again.
-        rebuilt.__dict__["form"] = self.form.rebuilt(iter(tensors[:n_form]))
-        rebuilt.__dict__["may_leak"] = False
-        return rebuilt
+        return replace(self, values=tensors[n_form]).around(self.form.rebuilt(iter(tensors[:n_form])))
+
+    def around(self, form: Form) -> AttentionProblem:
+        """This problem, made a moment ago, told its form, and that all its tensors are finite."""
+        # Where cached_property keeps what it has computed: the form is not derived from queries and keys.
+        self.__dict__["form"] = form
+        self.__dict__["may_leak"] = False
+        return self
+
+    @cached_property
+    def notes(self) -> dict[str, Any]:
+        """What an engine worked out when it was asked whether it can, and needs again when it runs."""
+        return {}
 
     def scores(self, rows: Span | None = None, columns: Span | None = None) -> Tensor:
         """The scores of a tile, `(..., rows, columns)`, −inf where the mask does not allow the pair."""
@@ -150,7 +159,11 @@ class AttentionProblem:
 
     def _project(self, queries: Tensor, keys: Tensor) -> Form:
         device = queries.device.type
-        with torch.autocast(device, dtype=self.autocast_dtype, enabled=self.autocast_dtype is not None):
+        if self.autocast_dtype is None:
+            context = without_autocast(device)
+        else:
+            context = torch.autocast(device, dtype=self.autocast_dtype)
+        with context:
             form = self.score.form(queries, keys)
             if not isinstance(form, Form):
                 raise ScoreError(

@@ -10,6 +10,7 @@ from regard import ENGINES, Engine, attend, plan
 from regard.engines import Tiled
 from regard.errors import EngineRefusal, OptionError
 from regard.planner import readable_bytes
+from regard.testing import MASKS, RULES, SCORES, VARIANTS, Case
 
 
 def rows(n: int, dim: int = 4, *batch: int) -> torch.Tensor:
@@ -158,3 +159,15 @@ def test_an_engine_that_a_user_writes_runs_when_it_is_asked_for():
     with pytest.raises(EngineRefusal, match=r"Engine 'zeros' cannot compute this problem: this machine has no zeros\."):
         attend(rows(2), rows(3), rows(3), engine=engine)
     assert repr(engine) == "<engine zeros>"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("score", SCORES)
+def test_an_engine_accepts_exactly_what_it_has_no_reason_to_refuse(engine, score):
+    cases = [Case(score, rule, mask) for rule in RULES for mask in MASKS]
+    if score == "ScaledDot":
+        cases += [Case(score, "Softmax", "no mask", variant=variant) for variant in VARIANTS]
+    for case in cases:
+        if not case.expected_error:
+            problem = case.make(torch.float32)
+            assert ENGINES[engine].accepts(problem) == (not ENGINES[engine].refusals(problem)), case

@@ -36,6 +36,13 @@ class Engine:
             reasons.append(f"{problem.dtype} inputs: it takes {', '.join(sorted(map(str, self.dtypes)))}")
         return reasons
 
+    def accepts(self, problem: AttentionProblem) -> bool:
+        """Whether there is no reason to refuse: what the planner asks on every call.
+
+        An engine may answer faster than by writing all its reasons down, and always as `refusals` would.
+        """
+        return not self.refusals(problem)
+
     def bytes(self, problem: AttentionProblem) -> int:
         """The memory that it needs beside inputs and output, in bytes; an estimate."""
         raise NotImplementedError  # pragma: no cover

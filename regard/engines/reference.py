@@ -15,7 +15,7 @@ from regard.engines.base import Engine
 from regard.engines.dropout import keep_factors
 from regard.engines.products import pool
 from regard.problem import AttentionProblem
-from regard.tensors import Span
+from regard.tensors import Span, without_autocast
 
 
 def define(problem: AttentionProblem, rows: Span | None = None) -> Tensor:
@@ -53,8 +53,9 @@ class Reference(Engine):
         return pairs * (4 + (2 * width if width > 1 else 0)) * problem.compute_dtype.itemsize
 
     def run(self, problem: AttentionProblem) -> Tensor:
-        with torch.autocast(problem.grid.device.type, enabled=False):
-            return connect(define(problem), problem.inputs)
+        with without_autocast(problem.grid.device.type):
+            output = define(problem)
+            return connect(output, problem.inputs) if torch.is_grad_enabled() else output
 
 
 def connect(output: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend
+from torch.utils.checkpoint import checkpoint
 
 import regard
 from regard import Allowed, Causal, GlobalKeys, KeyMask, Padding, Window, attend, plan
@@ -161,7 +164,7 @@ def test_several_reasons_are_all_given():
 
 
 def test_what_would_reach_the_math_backend_is_refused(monkeypatch):
-    monkeypatch.setattr("regard.engines.sdpa._Call.backend", lambda self: SDPBackend.MATH)
+    monkeypatch.setattr("regard.engines.fused.Call.backend", lambda self: SDPBackend.MATH)
     with pytest.raises(EngineRefusal, match="PyTorch has no fused kernel for this on cpu and would build n × m"):
         attend(*three(), engine="sdpa")
 
@@ -175,3 +178,54 @@ def test_scores_in_another_dtype_than_values_are_refused():
     rule = regard.Softmax(temperature=nn.Parameter(torch.tensor([0.5, 1.0, 2.0])))  # float32, for inputs in half
     refusals = plan(*three(dtype=torch.bfloat16), weights=rule).refusals["sdpa"]
     assert refusals == ("scores are computed in torch.float32 and values are torch.bfloat16",)
+
+
+@pytest.mark.parametrize("engine", [None, "sdpa"])
+@pytest.mark.parametrize(
+    "name", ["4-d", "shared-keys", "grouped", "causal-square", "allowed-per-batch", "wider-values"]
+)
+def test_what_the_backward_pass_needs_is_kept_where_autograds_hooks_see_it(name, engine):
+    tensors, options = ACCEPTED[name]
+    plain = [each.clone().requires_grad_() for each in tensors]
+    wanted = torch.autograd.grad(attend(*plain, engine="sdpa", **options).square().sum(), plain)
+    leaves = [each.clone().requires_grad_() for each in tensors]
+    inputs = [each * 1 for each in leaves]
+    seen = [weakref.ref(each) for each in inputs]
+    # Elsewhere, as when activations are offloaded: nothing else may hold on to the inputs.
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
+        output = attend(*inputs, engine=engine, **options).square().sum()
+    del inputs
+    assert not any(each() is not None for each in seen)
+    torch.testing.assert_close(torch.autograd.grad(output, leaves), wanted)
+
+
+@pytest.mark.parametrize("name", ["4-d", "grouped", "causal-square", "padding"])
+def test_a_checkpoint_computes_it_again(name):
+    tensors, options = ACCEPTED[name]
+    gradients = []
+    for run in (attend, lambda *each, **rest: checkpoint(attend, *each, use_reentrant=False, **rest)):
+        leaves = [each.clone().requires_grad_() for each in tensors]
+        gradients.append(torch.autograd.grad(run(*leaves, **options).square().sum(), leaves))
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_without_the_kernel_that_a_cpu_has_gradients_come_from_a_graph_of_its_own(name, monkeypatch):
+    # As on a GPU, where PyTorch chooses among kernels.
+    tensors, options = ACCEPTED[name]
+    results = []
+    for by_name in (True, False):
+        monkeypatch.setattr("regard.engines.fused.CALLED_BY_NAME", {"cpu"} if by_name else set())
+        leaves = [each.clone().requires_grad_() for each in tensors]
+        output = attend(*leaves, engine="sdpa", **options)
+        results.append((output, *torch.autograd.grad(output, leaves, drawn(*output.shape, seed=7, dtype=output.dtype))))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("name", ["4-d", "no-batch", "grouped", "narrower-values"])
+def test_an_output_can_be_changed_in_place_until_its_gradient_is_asked_for(name):
+    tensors, _ = ACCEPTED[name]
+    output = attend(*(each.clone().requires_grad_() for each in tensors), engine="sdpa")
+    output += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):  # as PyTorch's own
+        output.sum().backward()
