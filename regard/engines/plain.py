@@ -1,0 +1,73 @@
+"""The most common call, straight to PyTorch's kernels: softmax(scale · QKᵀ)V of 4-D tensors on a CPU.
+
+At sixteen queries a kernel takes ten microseconds, and asking who should run it four times as long. What is taken here
+comes out exactly as the planner and `sdpa` would have it; all else is left to them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend
+from torch.nn.functional import scaled_dot_product_attention
+
+from regard.checks import DTYPES
+from regard.engines.fused import Call, Frame, pool_fused
+from regard.masks import Causal, Mask
+from regard.positions import Grid
+from regard.scores import Dot, ScaledDot, Score
+from regard.tensors import is_finite
+from regard.weights import Softmax, Weights
+
+MATH = int(SDPBackend.MATH.value)
+
+
+def pool_plainly(
+    queries: Tensor, keys: Tensor, values: Tensor, score: Score, weights: Weights, mask: Mask | None
+) -> Tensor | None:
+    """The output, `(batch, heads, n_queries, value_dim)`; None for what is not plain, and for NaN and infinity."""
+    # By type, not isinstance: a user's subclass may be something else.
+    if type(weights) is not Softmax or not type(queries) is type(keys) is type(values) is Tensor:
+        return None
+    shape, key_shape, dtype = queries.shape, keys.shape, queries.dtype
+    if (
+        len(shape) != 4
+        or key_shape != values.shape
+        or (shape != key_shape and (shape[:2] != key_shape[:2] or shape[3] != key_shape[3]))
+        or not (queries.numel() and keys.numel())
+        or not (queries.is_cpu and keys.is_cpu and values.is_cpu)
+        or not dtype == keys.dtype == values.dtype
+        or dtype not in DTYPES
+        or torch.is_autocast_enabled("cpu")
+        or torch.compiler.is_compiling()
+    ):
+        return None
+    is_causal = type(mask) is Causal and mask.align is None and shape[2] == key_shape[2]
+    scale = _scale(score, weights, shape[3])
+    if scale is None or not (is_causal or mask is None):
+        return None
+    if torch._fused_sdp_choice(queries, keys, values, is_causal=is_causal, scale=scale) == MATH:
+        return None
+    if torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad or values.requires_grad):
+        frame = Frame(Grid(tuple(shape[:2]), shape[2], key_shape[2], queries.device), scale, score, weights, mask)
+        call = Call(queries, keys, values, None, None, is_causal, scale, shape[3])
+        output = pool_fused(frame, call, queries, keys, values)
+    else:
+        output = scaled_dot_product_attention(queries, keys, values, is_causal=is_causal, scale=scale)
+    # As in `sdpa`: under a mask, what is not finite must not spread.
+    finite = is_finite(queries, keys, values, output) if is_causal else is_finite(queries, keys, values)
+    return output if finite else None
+
+
+def _scale(score: Score, rule: Softmax, dim: int) -> float | None:
+    """The number that qᵀk is multiplied by before softmax, where that is all there is to score and rule."""
+    if type(score) is ScaledDot:
+        scale = 1 / math.sqrt(dim) if score.scale is None else score.scale
+    elif type(score) is Dot:
+        scale = 1.0
+    else:
+        return None
+    factor = rule.factor
+    return None if rule.sink is not None or isinstance(scale, Tensor) or isinstance(factor, Tensor) else scale * factor
