@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from regard.engines import ENGINES, Tiled
+from regard.engines.cpu import missing
 from regard.testing import DTYPES, MASKS, RULES, SCORES, VARIANTS, Case, Mismatch, check
 
 # The reference is the definition.
@@ -20,7 +21,37 @@ UNFIT = {(variant, "KeyMask") for variant in ("no keys", "one tensor for all")} 
 UNUSUAL = sorted(set(itertools.product(VARIANTS, ["no mask", "Causal, end", "KeyMask", "Padding"])) - UNFIT)
 
 # Tiles so small that every case has many, in both directions.
-SMALL_TILES = {"tiled": Tiled(tile_elements=256)}
+SMALL_TILES = {"tiled": Tiled(tile_elements=256, kernels=False)}
+
+# The compiled kernels of the tiled engine: by tiles, and by the keys that rows list wherever a mask names few.
+KERNELS = Tiled(kernels=True)
+HALF_AND_SINGLE = [dtype for dtype in DTYPES if dtype != torch.float64]
+
+
+@pytest.fixture
+def small_kernel_tiles(monkeypatch):
+    """Kernels that cut small problems, too."""
+    if missing() is not None:
+        pytest.skip(missing())
+    from regard.engines.cpu import choosing, compiled, lists, tiles
+
+    monkeypatch.setattr(tiles, "ROWS", 8)
+    monkeypatch.setattr(tiles, "COLUMNS", 6)
+    monkeypatch.setattr(tiles, "MOST_COLUMNS", 6)
+    monkeypatch.setattr(tiles, "HEIGHTS", (8, 4))
+    monkeypatch.setattr(tiles, "CHANNEL_ROWS", 8)
+    monkeypatch.setattr(tiles, "CALL_PAIRS", 64)
+    monkeypatch.setattr(choosing, "STRIP_ELEMENTS", 100)
+    monkeypatch.setattr(lists, "BLOCK_PAIRS", 32)
+    monkeypatch.setattr(compiled, "GATHERING", 1000)
+
+
+@pytest.fixture
+def small_kernel_lists(small_kernel_tiles, monkeypatch):
+    """Kernels that gather the keys which rows list, wherever a mask names few."""
+    from regard.engines.cpu import compiled
+
+    monkeypatch.setattr(compiled, "GATHERING", 1)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -33,6 +64,34 @@ def test_engine_matches_the_definition_or_refuses(engine, dtype, score, rule):
     if engine != "sdpa":
         refused = {mask: outcome.refusals for mask, outcome in outcomes.items() if not outcome.matched}
         assert all("refused" in reason for reasons in refused.values() for reason in reasons), refused
+
+
+def check_kernels(masks, *names):
+    for mask in masks:
+        case = Case(*names[:2], mask, *names[2:])
+        if case.comparable:
+            check(KERNELS, case)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("dtype", HALF_AND_SINGLE, ids=lambda dtype: str(dtype).removeprefix("torch."))
+def test_kernels_match_the_definition_by_tiles(small_kernel_tiles, dtype, score, rule):
+    check_kernels(MASKS, score, rule, dtype)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("score", SCORES)
+def test_kernels_match_the_definition_by_lists(small_kernel_lists, score, rule):
+    check_kernels(("Window", "Strided", "GlobalKeys", "RandomKeys", "Selected"), score, rule)
+
+
+@pytest.mark.parametrize(("variant", "mask"), UNUSUAL)
+def test_kernels_match_the_definition_on_unusual_inputs(small_kernel_tiles, variant, mask):
+    scores = ["ScaledDot", "Additive", "Gated", "Cosine", "Gaussian", "Laplacian", "Custom", "RelativeBias"]
+    rules = ["Softmax", "Softmax, sink", "Conic", "OneHot", "Uniform", "Sparsemax", "Entmax, alpha learned", "TopK"]
+    for score, rule in itertools.product(scores, rules):
+        check(KERNELS, Case(score, rule, mask, variant=variant))
 
 
 @pytest.mark.parametrize(("variant", "mask"), UNUSUAL)

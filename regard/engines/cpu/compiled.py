@@ -14,8 +14,8 @@ from regard.engines.cpu.choosing import choose_keys, pool_thresholds
 from regard.engines.cpu.forward import sum_rows
 from regard.engines.cpu.lists import Lists
 from regard.engines.cpu.programs import Program
-from regard.engines.cpu.tiles import Tiles
-from regard.engines.cpu.ways import Way
+from regard.engines.cpu.tiles import ROWS, Tiles
+from regard.engines.cpu.ways import FLOATS, Way
 from regard.engines.sums import Pooled, Sums
 from regard.weights import OneHot, OnePass, Softmax, Statistics
 
@@ -36,7 +36,7 @@ class Compiled:
         tiles = Tiles(problem, by_channels=self.program.channel is not None)
         if mask is not None and not tiles.by_channels:
             longest = mask.count_bound(grid)
-            if longest is not None and longest * GATHERING < tiles.visited():
+            if longest is not None and longest * GATHERING < tiles.visited(ROWS):
                 return Lists(problem, lambda rows: mask.indices(rows, grid), longest)
         return tiles
 
@@ -83,13 +83,13 @@ class Compiled:
         grid = program.problem.grid
         rows = (program.n_entries, grid.n_queries)
         gradient = gradient.float().reshape(*rows, -1).contiguous()
-        delta = torch.zeros(rows) if centre is None else (gradient * centre.reshape(*rows, -1)).sum(-1)
+        delta = torch.zeros(rows, **FLOATS) if centre is None else (gradient * centre.reshape(*rows, -1)).sum(-1)
         way: Way = self.way
         if program.choose:
             index, *inner = statistics
             way, statistics = self._chosen(index), tuple(inner)
         if isinstance(program.problem.weights, OneHot):
-            statistics = (torch.zeros(1, 1), torch.ones(1, 1))
+            statistics = (torch.zeros(1, 1, **FLOATS), torch.ones(1, 1, **FLOATS))
         peak, total = (each.expand(*grid.batch_shape, grid.n_queries, 1).reshape(rows) for each in statistics[:2])
         if program.rule == codes.ENTMAX:
             facts = Facts(peak.float(), total.double(), delta, gradient)

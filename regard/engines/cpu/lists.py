@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,9 @@ from regard.engines.cpu.programs import Entry, Program, pick
 from regard.engines.cpu.ways import KeySums, RowFacts, RowSums, by_row_of, cut, dropout_arguments, pairs_of
 from regard.problem import AttentionProblem
 
-# Listed pairs of a block: few enough that a compiled call is short.
-_BLOCK_PAIRS = 1 << 18
+# Listed pairs that one compiled call takes, so that Ctrl-C is heard: some 20 ms forward and 50 backward, where vectors
+# have 64 numbers. Longer ones are more work.
+BLOCK_PAIRS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -34,62 +35,78 @@ class Lists:
     transposed = False
 
     def blocks(self) -> list[range]:
-        height = min(max(_BLOCK_PAIRS // max(self.longest, 1), 16), 1024)
+        height = min(max(self._call_pairs // max(self.longest, 1), 1), 1024)
         return list(cut(self.problem.grid.rows, height))
+
+    @property
+    def _call_pairs(self) -> int:
+        dims = self.problem.form.tensors()[0].shape[-1] + self.problem.values.shape[-1]
+        return max(BLOCK_PAIRS * 256 // (dims + 128), 1)
+
+    def _pieces(self, index: Tensor) -> Iterator[Tensor]:
+        """The lists of some rows, cut where they are too long for one call."""
+        for piece in cut(range(index.shape[-1]), max(self._call_pairs // max(len(index), 1), 1)):
+            workers.check_stopped()
+            yield index[:, piece.start : piece.stop].contiguous()
 
     def _index(self, entry: Entry, rows: range) -> Tensor:
         return pick(self.index(rows), entry.index, 2).expand(len(rows), -1).contiguous()
 
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
-        workers.check_stopped()
-        index = self._index(entry, rows)
-        least = listed.pool_listed(
-            *self._matrices(entry, rows, entry.values),
-            index.numpy(),
-            *self._steps(entry, rows, index),
-            program.rule,
-            *dropout_arguments(program, entry, rows),
-            sums.peaks,
-            sums.totals,
-            sums.pooled,
-        )
-        return float(least)
+        least, matrices = 0.0, self._matrices(entry, rows, entry.values)
+        dropout = dropout_arguments(program, entry, rows)
+        for index in self._pieces(self._index(entry, rows)):
+            lowest = listed.pool_listed(
+                *matrices,
+                index.numpy(),
+                *self._steps(entry, rows, index),
+                program.rule,
+                *dropout,
+                sums.peaks,
+                sums.totals,
+                sums.pooled,
+            )
+            least = min(least, float(lowest))
+        return least
 
     def scores(self, program: Program, entry: Entry, rows: range) -> tuple[Any, Any]:
         """The scores of the lists of some rows, −inf after their ends, and the lists: `(n_rows, width)` each."""
-        index = self._index(entry, rows)
-        scores = np.empty(index.shape, np.float32)
-        listed.score_listed(*self._matrices(entry, rows), index.numpy(), *self._steps(entry, rows, index), scores)
-        return scores, index.numpy()
+        lists = self._index(entry, rows)
+        pieces = [np.empty((len(rows), 0), np.float32)]
+        for index in self._pieces(lists):
+            pieces.append(np.empty(index.shape, np.float32))
+            steps = self._steps(entry, rows, index)
+            listed.score_listed(*self._matrices(entry, rows), index.numpy(), *steps, pieces[-1])
+        return pieces[-1] if len(pieces) == 2 else np.concatenate(pieces, 1), lists.numpy()
 
     def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
-        workers.check_stopped()
-        index = self._index(entry, rows)
         to_by_row, to_left = np.zeros((len(entry.codes), len(rows)), np.float32), sums.left[rows.start : rows.stop]
         to_left.fill(0)
         left, right, values = self._matrices(entry, rows, entry.values)
-        listed.differentiate_listed(
-            left,
-            right,
-            np.float32(program.scale),
-            values,
-            facts.gradient.contiguous().numpy(),
-            index.numpy(),
-            *self._steps(entry, rows, index),
-            program.rule,
-            entry.alpha,
-            facts.offsets,
-            facts.scales,
-            facts.deltas,
-            *dropout_arguments(program, entry, rows),
-            to_left,
-            sums.right,
-            sums.values,
-            to_by_row,
-            sums.by_column,
-            sums.numbers,
-            sums.table,
-        )
+        gradient, dropout = facts.gradient.contiguous().numpy(), dropout_arguments(program, entry, rows)
+        for index in self._pieces(self._index(entry, rows)):
+            listed.differentiate_listed(
+                left,
+                right,
+                np.float32(program.scale),
+                values,
+                gradient,
+                index.numpy(),
+                *self._steps(entry, rows, index),
+                program.rule,
+                entry.alpha,
+                facts.offsets,
+                facts.scales,
+                facts.deltas,
+                *dropout,
+                to_left,
+                sums.right,
+                sums.values,
+                to_by_row,
+                sums.by_column,
+                sums.numbers,
+                sums.table,
+            )
         sums.by_row[:, rows.start : rows.stop] += to_by_row
 
     def _matrices(self, entry: Entry, rows: range, *more: Tensor) -> tuple[Any, ...]:

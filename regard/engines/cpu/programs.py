@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -172,12 +172,17 @@ class Entry:
     alpha: float  # entmax's
     channel: int | None  # the function of a channel form
     weight: Any
+    _lock: Lock = field(default_factory=Lock)
+    _packed: list[tuple[int, Any, Any]] = field(default_factory=list)
 
-    @cached_property
+    @property
     def packed(self) -> tuple[int, Any, Any]:
-        """The keys of a channel form, as its kernels take them."""
+        """The keys of a channel form, as its kernels take them; made once, by the thread that needs them first."""
         assert self.channel is not None
-        return prepare_keys(self.right.contiguous().numpy(), self.channel)
+        with self._lock:  # not `cached_property`, which before Python 3.12 has one lock for all entries
+            if not self._packed:
+                self._packed.append(prepare_keys(self.right.contiguous().numpy(), self.channel))
+            return self._packed[0]
 
 
 def pick(tensor: Tensor, index: tuple[int, ...], trailing: int) -> Tensor:
@@ -194,6 +199,8 @@ def translate(problem: AttentionProblem) -> Program | None:
     inner, choose = _rule(problem.weights)
     if problem.compute_dtype != torch.float32 or problem.grid.device.type != "cpu" or inner is None:
         return None
+    if 0 in (*problem.output_shape, problem.grid.n_keys, form.tensors()[0].shape[-1]):
+        return None
     if type(form) is not DotForm and not (type(form) is ChannelForm and choose == 0):
         return None
     instructions = [_instruction(step) for step in form.steps]
@@ -206,7 +213,7 @@ def translate(problem: AttentionProblem) -> Program | None:
         scale = form.scale
         left = left if scale == 1.0 else left * scale
     else:
-        weight = torch.ones(1, left.shape[-1]) if form.weight is None else form.weight.detach().float()
+        weight = left.new_ones(1, left.shape[-1]) if form.weight is None else form.weight.detach().float()
         function = FUNCTIONS[form.function]
         channel = Channel(function, weight.squeeze(-2), form.scale, learned=form.weight is not None)
     right, values = (_adjacent(each.detach().float()) for each in (form.right, problem.values))
@@ -215,14 +222,12 @@ def translate(problem: AttentionProblem) -> Program | None:
 
 def _rule(rule: Weights) -> tuple[Weights | None, int]:
     """(the rule, how many keys it chooses first); no rule where the kernels do not have it."""
-    choose = 0
     if type(rule) is OneHot:
         return Uniform(), 1
-    if type(rule) is TopK:
-        rule, choose = rule.then, rule.k
-    if type(rule) not in RULES or (isinstance(rule, Entmax) and rule.learned()):
+    inner, choose = (rule.then, rule.k) if isinstance(rule, TopK) and type(rule) is TopK else (rule, 0)
+    if type(inner) not in RULES or (isinstance(inner, Entmax) and inner.learned()):
         return None, 0
-    return rule, choose
+    return inner, choose
 
 
 def _adjacent(tensor: Tensor) -> Tensor:
@@ -248,8 +253,8 @@ def _instruction(step: Step) -> Instruction | None:
             return _bias(step.bias)
         case steps.AddDistance():
             by_row, by_column = row(step.query_positions), column(step.key_positions)
-            roles = (None, None, "number")
-            return Instruction(codes.DISTANCE, by_row, by_column, number=number(step.slope), roles=roles)
+            slope = number(step.slope)
+            return Instruction(codes.DISTANCE, by_row, by_column, number=slope, roles=(None, None, "number"))
         case steps.AddRelative():
             by_row, by_column = row(step.query_positions), column(step.key_positions)
             table = step.table.detach().float().squeeze(-2)

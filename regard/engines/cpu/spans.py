@@ -103,8 +103,8 @@ def score_span(  # type: ignore[no-untyped-def]
 
 @kernel
 def differentiate_span(  # type: ignore[no-untyped-def]
-    sgemm, left, left_stride, right, right_stride, dim, scale, values, values_stride, gradient, gradient_stride, value_dim, tile, second,
-    origin, n_columns, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
+    sgemm, left, left_stride, right, right_stride, dim, scale, values, values_stride, gradient, gradient_stride,
+    value_dim, tile, second, origin, n_columns, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
     rule, alpha, offsets, scales, deltas, row_hashes, column_hashes, limit, factor, kept,
     to_left, to_right, to_values, to_by_row, to_by_column, to_numbers, to_table,
 ):  # fmt: skip

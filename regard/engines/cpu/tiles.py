@@ -35,8 +35,11 @@ CHANNEL_ROWS = 128
 PAIR_SECONDS, BLOCK_SECONDS = 3.3e-9, 50e-6  # what a pair and a block cost, about: where to trade one for the other
 MOST_COLUMNS = 1 << 13  # of a tile with few rows: one row of it fits the first-level cache
 
-# Pairs that one compiled call may take in, so that Ctrl-C is heard: some 50 ms.
+# Pairs that one compiled call may take in, so that Ctrl-C is heard: some 50 ms forward and 100 backward, where vectors
+# have 64 numbers. Longer ones are more work; where rows are few, columns are what it takes time to read.
 CALL_PAIRS = 1 << 24
+FEWEST_ROWS = 32
+CHANNEL_ELEMENTS = 1 << 19  # rows times channels of a block of channel scores
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,13 @@ class Tiles:
     def _blocks(self) -> list[range]:
         """Blocks so high that what is computed in vain, where rows see different columns, costs less than blocks do."""
         if self.by_channels:
-            return list(cut(self.problem.grid.rows, CHANNEL_ROWS))
+            height = min(max(CHANNEL_ELEMENTS // max(self.problem.form.width, 1), 8), CHANNEL_ROWS)
+            return list(cut(self.problem.grid.rows, height))
         heights = HEIGHTS if self.problem.mask is not None and self.problem.grid.n_queries > HEIGHTS[-1] else (ROWS,)
         best = min(heights, key=lambda height: self.visited(height) * PAIR_SECONDS + BLOCK_SECONDS / height)
         return list(cut(self.problem.grid.rows, best))
 
-    def visited(self, height: int = ROWS) -> float:
+    def visited(self, height: int) -> float:
         """How many columns a row visits in blocks of that height, by the look of a few."""
         blocks = list(cut(self.problem.grid.rows, height))
         some = blocks[:: max(len(blocks) // 4, 1)]
@@ -76,7 +80,18 @@ class Tiles:
 
     def width(self, rows: range) -> int:
         """How many columns of a tile are worked on together."""
-        return min(max(ROWS * COLUMNS // max(len(rows), 1), COLUMNS), MOST_COLUMNS)
+        return min(max(ROWS * COLUMNS // max(len(rows), 1), COLUMNS), max(MOST_COLUMNS, COLUMNS))
+
+    def most(self, rows: range) -> int:
+        """How many columns one compiled call takes in."""
+        work = (self._dims + 64 * (1 + len(self.problem.form.steps))) / 192  # of a pair, as a multiple of the usual
+        columns, width = max(int(CALL_PAIRS / (max(len(rows), FEWEST_ROWS) * work)), 1), self.width(rows)
+        return columns - columns % width if columns > width else columns
+
+    @cached_property
+    def _dims(self) -> int:
+        left = self.problem.form.tensors()[0]
+        return int(left.shape[-1] + self.problem.values.shape[-1])
 
     def spans(self, rows: range, part: tuple[int, int] = (0, 1), step: int = 1) -> Iterator[LiveSpan]:
         """The columns of a block in which something is allowed, in whole steps."""
@@ -84,7 +99,7 @@ class Tiles:
         which, parts = part
         n_steps = -(-grid.n_keys // step)
         columns = range(n_steps * which // parts * step, min(n_steps * (which + 1) // parts * step, grid.n_keys))
-        most = max(CALL_PAIRS // max(len(rows), 1), COLUMNS) if step == 1 else max(COLUMNS // step, 1) * step
+        most = self.most(rows) if step == 1 else max(min(COLUMNS, self.most(rows)) // step, 1) * step
         if mask is None:
             for piece in cut(columns, most):
                 yield LiveSpan(piece, None, True)
@@ -96,7 +111,7 @@ class Tiles:
             first, stop = live.start // step * step, -(-live.stop // step) * step
             mine = range(max(first, done), min(stop, columns.stop))
             done = max(done, mine.stop)
-            for piece in cut(mine, self.width(rows) if bounds is None and step == 1 else most):
+            for piece in cut(mine, min(self.width(rows), most) if bounds is None and step == 1 else most):
                 cover = mask.cover(rows, piece, grid)
                 if cover is not Cover.NONE:
                     yield LiveSpan(piece, bounds, cover is Cover.ALL)
@@ -171,7 +186,7 @@ class Tiles:
                 facts.scales,
                 facts.deltas,
                 *dropout,
-                workers.scratch("kept", n_steps + 1, width),
+                workers.scratch("kept", n_steps + 1, tile.shape[1]),
                 *to_products,
                 sums.values,
                 to_by_row,
