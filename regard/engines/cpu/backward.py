@@ -14,7 +14,10 @@ from torch import Tensor
 
 from regard.engines.cpu import workers
 from regard.engines.cpu.programs import Entry, Program, pick
-from regard.engines.cpu.ways import KeySums, RowFacts, Way
+from regard.engines.cpu.ways import FLOATS, KeySums, RowFacts, Way, cut
+
+# Numbers that are copied at once, so that Ctrl-C is heard.
+COPIED_ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,10 @@ class Facts:
     def of(self, entry: Entry, rows: range) -> RowFacts:
         """Those of a block of rows."""
         block = slice(rows.start, rows.stop)
-        arrays = (each[entry.place, block].numpy() for each in (self.offsets, self.scales, self.deltas))
-        return RowFacts(*arrays, self.gradient[entry.place, block])
+        offsets, scales, deltas = (
+            each[entry.place, block].numpy() for each in (self.offsets, self.scales, self.deltas)
+        )
+        return RowFacts(offsets, scales, deltas, self.gradient[entry.place, block])
 
 
 @dataclass(frozen=True)
@@ -51,10 +56,12 @@ class _Buffer:
     def add(self, entry: Entry, gradient: Tensor) -> None:
         """Add the gradient of a batch entry."""
         view = pick(self.tensor, entry.index, 2)
-        if self.once:
-            view.copy_(gradient)
-        else:
+        if not self.once:
             view += gradient.to(view.dtype).sum_to_size(view.shape)
+            return
+        for rows in cut(range(len(view)), max(COPIED_ELEMENTS // max(view.shape[1], 1), 1)):
+            workers.check_stopped()
+            view[rows.start : rows.stop].copy_(gradient[rows.start : rows.stop])
 
 
 def differentiate(program: Program, way: Way, facts: Facts, needed: Sequence[bool]) -> list[Tensor | None]:
@@ -83,8 +90,9 @@ def differentiate(program: Program, way: Way, facts: Facts, needed: Sequence[boo
         total = None if buffer is None else buffer.tensor
         if need and total is None:
             total = _zeros(each)
-            for result in results:
-                total += result[column]
+            for part in (result[column] for result in results):
+                assert part is not None
+                total += part
         found.append(None if total is None else total.to(each.dtype))
     return found
 
@@ -105,11 +113,11 @@ def _common(program: Program, shares: _Shares, place: int, tensor: Tensor) -> _B
     if tuple(tensor.shape[:-2]) != program.problem.grid.batch_shape:
         return None
     if place == 0:  # queries: every block writes its rows
-        return _Buffer(torch.empty(tensor.shape), once=True)
+        return _Buffer(torch.empty(tensor.shape, **FLOATS), once=True)
     if shares.splits_rows:
         return None
     if place in (1, len(program.roles) - 1):  # keys and values: every entry writes its own
-        return _Buffer(torch.empty(tensor.shape), once=True)
+        return _Buffer(torch.empty(tensor.shape, **FLOATS), once=True)
     return _Buffer(_zeros(tensor), once=False)
 
 
@@ -181,4 +189,5 @@ def _add_steps(program: Program, entry: Entry, sums: KeySums, targets: Sequence[
 
 def _zeros(tensor: Tensor) -> Tensor:
     """A buffer for the gradient of a tensor: what every pair adds to is summed in float64."""
-    return torch.zeros(tensor.shape, dtype=torch.float64 if tensor.shape[-2] == 1 else torch.float32)
+    dtype = torch.float64 if tensor.shape[-2] == 1 else torch.float32
+    return torch.zeros(tensor.shape, dtype=dtype, device="cpu")

@@ -17,7 +17,7 @@ Arrays should be contiguous in rows: other strides are right, but are compiled f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,11 +48,12 @@ from regard.engines.cpu.channel_tanh import (
     pack_tanh_queries,
     shared_rows,
     single_rows,
-    smallest_and_spread,
+    take_in,
     tanh_slope,
     tanh_value,
 )
 from regard.engines.cpu.jit import kernel
+from regard.engines.cpu.workers import check_stopped
 from regard.scores.form import ChannelFunction
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -69,6 +70,7 @@ FUNCTIONS: dict[ChannelFunction, int] = {
 
 WIDTH = 256  # the most keys in a block: long enough to hide the end of a row, short enough for the first cache
 _LANES = 16  # the number of keys in a block is a multiple of it
+CALL_ELEMENTS = 1 << 22  # keys times channels that one compiled call takes: some 60 ms, so that Ctrl-C is heard
 
 
 def prepare_keys(right: Array, function: int) -> tuple[int, Array, Array]:
@@ -79,20 +81,35 @@ def prepare_keys(right: Array, function: int) -> tuple[int, Array, Array]:
         function: one of `FUNCTIONS`.
     """
     n_keys, channels = right.shape
-    branch = function
-    smallest = np.zeros(channels)
-    if function == _TANH:
-        spread = smallest_and_spread(right, smallest)
-        branch = _SHARED if spread <= SHARED_SPREAD else _SINGLE if spread <= SINGLE_SPREAD else _TANH
     blocks = max(-(-n_keys // WIDTH), 1)
     width = max(-(-n_keys // (blocks * _LANES)), 1) * _LANES
+    step = max(CALL_ELEMENTS // (width * max(channels, 1)), 1)  # blocks that a call takes
+    parts = [(slice(at, at + step), right[at * width : (at + step) * width]) for at in range(0, blocks, step)]
+    branch, smallest = function, np.zeros(channels)
+    if function == _TANH:
+        smallest, spread = _range_of([part for _, part in parts], channels)
+        branch = _SHARED if spread <= SHARED_SPREAD else _SINGLE if spread <= SINGLE_SPREAD else _TANH
     factored = branch >= _SINGLE
     packed = np.zeros((blocks, -(-channels // 4), KEY_FACTORS if factored else 4, width), np.float32)
-    if factored:
-        pack_tanh_keys(right, smallest, packed)
-    else:
-        pack_keys(right, packed)
+    for which, part in parts:
+        check_stopped()
+        if factored:
+            pack_tanh_keys(part, smallest, packed[which])
+        else:
+            pack_keys(part, packed[which])
     return branch, smallest, packed
+
+
+def _range_of(parts: Sequence[Array], channels: int) -> tuple[Array, float]:
+    """The smallest key of each channel, 0 where there is none, and the largest spread of one."""
+    smallest, largest = np.full(channels, np.inf), np.full(channels, -np.inf)
+    for part in parts:
+        check_stopped()
+        take_in(part, smallest, largest)
+    found = smallest <= largest  # some key that is not NaN
+    with np.errstate(invalid="ignore"):
+        spread = np.where(found, largest - smallest, 0.0).max(initial=0.0)  # ∞ − ∞ is kept, and fits in no branch
+    return np.where(found, smallest, 0.0), float(spread)
 
 
 def prepare_queries(left: Array, smallest: Array, weight: Array, branch: int) -> Array:

@@ -52,31 +52,20 @@ def _exponentials(y):
     p = p * r + 1.0 / 24.0
     p = p * r + 1.0 / 6.0
     p = p * r + 0.5
-    power = np.float64(two_to_the(np.int32(n)))  # type: ignore[call-arg]
+    power = np.float64(two_to_the(np.int32(n)))
     q = p * (r * r) + r
     return power * (1.0 + q), power * q + (power - 1.0)
 
 
 @kernel
-def smallest_and_spread(right, smallest):
-    """Fill in the smallest key of each channel and return the largest spread of one; NaN is not looked at."""
+def take_in(right, smallest, largest):
+    """Take keys into the smallest and the largest of each channel; NaN is not looked at."""
     n_keys, channels = right.shape
-    largest = np.full(channels, -np.inf)
-    for c in range(channels):
-        smallest[c] = np.inf
     for j in range(n_keys):
         for c in range(channels):
             x = np.float64(right[j, c])
             smallest[c] = x if x < smallest[c] else smallest[c]
             largest[c] = x if x > largest[c] else largest[c]
-    spread = 0.0
-    for c in range(channels):
-        if smallest[c] > largest[c]:  # no key, or NaN alone
-            smallest[c] = 0.0
-        else:
-            width = largest[c] - smallest[c]
-            spread = spread if width <= spread else width  # ∞ − ∞ is kept, and fits in no branch
-    return spread
 
 
 @kernel
@@ -224,7 +213,7 @@ def _decay(x):
     p = p * r + np.float32(4.1665795894e-2)
     p = p * r + np.float32(1.6666665459e-1)
     p = p * r + np.float32(5.0000001201e-1)
-    power = two_to_the(np.int32(n))  # type: ignore[call-arg, var-annotated]
+    power = two_to_the(np.int32(n))
     q = p * (r * r) + r
     return power * (_ONE + q), power * q + (power - _ONE)
 

@@ -16,11 +16,14 @@ from regard.engines.cpu.lists import Lists
 from regard.engines.cpu.programs import Entry, Program
 from regard.engines.cpu.thresholds import entmax_strip
 from regard.engines.cpu.tiles import ROWS, Tiles
-from regard.engines.cpu.ways import cut, dropout_arguments
+from regard.engines.cpu.ways import FLOATS, cut, dropout_arguments
 from regard.engines.sums import Pooled
 
 # Scores of some rows against all keys that a thread keeps while it finds their thresholds: 2 MiB.
 STRIP_ELEMENTS = 1 << 19
+
+# Scores in which one compiled call finds thresholds, so that Ctrl-C is heard: up to 60 passes over them.
+CALL_ELEMENTS = 1 << 20
 
 _NONE = np.zeros(0)
 
@@ -28,8 +31,8 @@ _NONE = np.zeros(0)
 def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
     """The best keys of every row, best first, then −1: `(*batch_shape, n_queries, k)`."""
     grid, k, entries = program.problem.grid, program.choose, program.entries()
-    best = torch.full((len(entries), grid.n_queries, k), -torch.inf)
-    index = torch.full(best.shape, -1)
+    best = torch.full((len(entries), grid.n_queries, k), -torch.inf, **FLOATS)
+    index = torch.full(best.shape, -1, device="cpu")
 
     def work(entry: Entry, rows: range) -> None:
         block = slice(rows.start, rows.stop)
@@ -52,16 +55,20 @@ def pool_thresholds(program: Program, way: Tiles | Lists) -> Pooled:
     """The output under entmax, with the peak and threshold of every row, and the values averaged by slope."""
     grid, entries, value_dim = program.problem.grid, program.entries(), program.values.shape[-1]
     shape = (len(entries), grid.n_queries)
-    peaks, thresholds = torch.full(shape, -torch.inf), torch.full(shape, torch.inf, dtype=torch.float64)
-    output, slope_mean = torch.zeros(*shape, value_dim), torch.zeros(*shape, value_dim)
+    peaks, thresholds = torch.full(shape, -torch.inf, **FLOATS), torch.full(shape, torch.inf, **FLOATS).double()
+    output, slope_mean = (torch.zeros(*shape, value_dim, **FLOATS) for _ in range(2))
 
     def work(entry: Entry, rows: range) -> None:
         workers.check_stopped()
         block = slice(rows.start, rows.stop)
         strip, keys = _strip(program, way, entry, rows)
         slopes = workers.scratch("slopes", *strip.shape)
-        statistics = (each[entry.place, block].numpy() for each in (peaks, thresholds))
-        entmax_strip(strip, entry.alpha, *statistics, slopes, _NONE, _NONE)
+        row_peaks, row_thresholds = (each[entry.place, block].numpy() for each in (peaks, thresholds))
+        for few in cut(range(len(rows)), max(CALL_ELEMENTS // max(strip.shape[1], 1), 1)):
+            workers.check_stopped()
+            some = slice(few.start, few.stop)
+            facts = (row_peaks[some], row_thresholds[some], slopes[some])
+            entmax_strip(strip[some], entry.alpha, *facts, _NONE, _NONE)
         total = torch.from_numpy(slopes).sum(-1, keepdim=True)
         for weights, target in ((strip, output[entry.place, block]), (slopes, slope_mean[entry.place, block])):
             if program.problem.dropout:
@@ -90,5 +97,6 @@ def _strip(program: Program, way: Tiles | Lists, entry: Entry, rows: range) -> t
     strip = workers.scratch("strip", len(rows), program.problem.grid.n_keys)
     strip.fill(-np.inf)
     for span in way.tiles(program, entry, rows):
+        workers.check_stopped()
         strip[:, span.columns.start : span.columns.stop] = way.scores(program, entry, rows, span)
     return strip, np.zeros((0, 0), np.int64)

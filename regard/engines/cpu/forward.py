@@ -8,7 +8,7 @@ import torch
 
 from regard.engines.cpu import workers
 from regard.engines.cpu.programs import Program
-from regard.engines.cpu.ways import RowSums, Way
+from regard.engines.cpu.ways import FLOATS, RowSums, Way
 from regard.engines.sums import Sums
 from regard.weights import OnePass
 from regard.weights.proportional import refuse_negative
@@ -20,8 +20,8 @@ def sum_rows(program: Program, way: Way, rule: OnePass) -> Sums:
     # With fewer blocks than threads, as for a single query, the keys are shared out, too.
     parts = workers.count() if way.transposed and len(entries) * len(blocks) < workers.count() else 1
     shape = (parts, len(entries), grid.n_queries)
-    peaks, totals = torch.full(shape, -torch.inf), torch.zeros(shape)
-    pooled = torch.zeros(*shape, program.values.shape[-1])
+    peaks, totals = torch.full(shape, -torch.inf, **FLOATS), torch.zeros(shape, **FLOATS)
+    pooled = torch.zeros(*shape, program.values.shape[-1], **FLOATS)
 
     def work(place: int, rows: range, part: int) -> float:
         block = slice(rows.start, rows.stop)

@@ -6,8 +6,11 @@ of fast mathematics only what keeps it is allowed.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numba
 import numpy as np
@@ -15,15 +18,32 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function: TypeAlias = Callable[..., Any]  # arguments of compiled functions have no types that mypy could read
 
 _FAST = {"contract", "reassoc", "arcp", "nsz"}
 
 
 def kernel(function: Function) -> Function:
-    """A compiled function that Python calls; kept on disk between processes."""
-    options = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": _FAST}
-    return numba.njit(**options)(function)  # type: ignore[no-any-return]
+    """A compiled function that Python calls; kept on disk between processes, where a disk lets us."""
+    # Numba takes machine code for fresh if the kernel's own file is as it was, whatever became of its helpers. The name
+    # is a part of the files' names, so that other sources have other files.
+    function.__qualname__ += f"_{_fingerprint()}"
+    options = {"nogil": True, "error_model": "numpy", "fastmath": _FAST}
+    try:
+        return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
+    except RuntimeError:  # no folder is writable: every process compiles for itself
+        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+
+
+@cache
+def _fingerprint() -> str:
+    """Twelve digits that change with any source from which machine code is made."""
+    found = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        source = path.read_bytes()
+        if b"regard.engines.cpu.jit" in source or path.stem in ("jit", "codes"):
+            found.update(source)
+    return found.hexdigest()[:12]
 
 
 def helper(function: Function) -> Function:
@@ -60,7 +80,7 @@ def two_to_the(typing: Any, exponent: Any) -> Any:
     return types.float32(types.int32), build
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def multiply(  # type: ignore[no-untyped-def]
     typing, sgemm, n_rows, n_columns, depth, left, left_stride, left_turned, right, right_stride, right_turned, alpha,
     beta, product, product_stride,

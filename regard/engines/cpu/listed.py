@@ -120,7 +120,7 @@ def differentiate_listed(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Add what every list gives to the gradients: `to_right` and `to_values` are `(n_keys, dim)`, empty if not wanted.
 
-    `scale` is what `left` was multiplied by; `to_left` must be 0 before.
+    `scale` is what `left` was multiplied by.
     """
     n_steps, most = codes.shape[0], index.shape[1]
     row_scratch, change_scratch = np.empty(most, np.float32), np.empty(most, np.float32)
@@ -157,8 +157,8 @@ def differentiate_listed(  # type: ignore[no-untyped-def]
         if to_right.size:
             _spread_listed(change, left[i], listed, to_right)
         if to_left.size:
+            change *= scale
             _add_listed(change, right, listed, to_left[i])
-            to_left[i] *= scale
 
 
 @kernel

@@ -17,6 +17,9 @@ from regard.engines.cpu.programs import Entry, Program
 from regard.engines.dropout import hashes
 from regard.tensors import Span
 
+# What kernels write on. Said each time: a user may have other defaults.
+FLOATS: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
+
 NO_BOUNDS = np.zeros(0, np.int64)
 NO_MASK = np.zeros((1, 0), np.bool_)
 _NO_PAIRS = np.zeros((1, 0), np.float32)
@@ -110,7 +113,9 @@ def dropout_arguments(program: Program, entry: Entry, rows: range) -> tuple[Any,
     if not problem.dropout:
         return _NO_HASHES, _NO_HASHES, np.uint32(0), np.float32(1)
     of_rows, of_columns = hashes(
-        problem.seed, entry.place, torch.arange(rows.start, rows.stop), torch.arange(problem.grid.n_keys)
+        problem.seed,
+        entry.place,
+        *(torch.arange(each.start, each.stop, device="cpu") for each in (rows, problem.grid.columns)),
     )
     limit, factor = np.uint32(int(problem.dropout * 2**32)), np.float32(1 / (1 - problem.dropout))
     return of_rows.numpy().astype(np.uint32), of_columns.numpy().astype(np.uint32), limit, factor

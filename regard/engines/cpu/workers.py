@@ -6,16 +6,23 @@ concurrent calls share them. Waking them costs about 0.1 ms, so that small work 
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
 
 Result = TypeVar("Result")
+
+# How long a call that failed waits for its threads. Between tiles they look up sooner; a compiler does not.
+PATIENCE_SECONDS = 0.5
+
+# Elements of scratch that a thread keeps for its next call: 32 MiB. Below the work in more, page faults do not show.
+KEPT_ELEMENTS = 1 << 23
 
 _pools: dict[int, ThreadPoolExecutor] = {}  # by number of threads
 _lock = threading.Lock()
@@ -24,45 +31,90 @@ _inside = threading.local()
 
 def count() -> int:
     """How many threads share a call: as many as torch would use here; 1 inside a worker."""
-    return 1 if getattr(_inside, "worker", False) else torch.get_num_threads()
+    return 1 if _is_worker() else torch.get_num_threads()
+
+
+def _is_worker() -> bool:
+    return getattr(_inside, "worker", False)
 
 
 def run(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-    """What every task returns, in order. An exception in one is raised here, once none of them runs any more."""
-    threads = min(count(), len(tasks))
-    if threads <= 1:
-        with torch.no_grad():
-            return [task() for task in tasks]
-    pool = _pool(count())
-    stop = threading.Event()
-    futures: list[Future[Any]] = [pool.submit(_attempt, task, stop) for task in tasks]
+    """What every task returns, in order. An exception in one is raised here, once the others have stopped.
+
+    One that does not stop is left to end by itself: all that it touches is its own or the failed call's.
+    """
+    call, threads = _Call(tasks), min(count(), len(tasks))
+    pool = _pool(count()) if threads > 1 else None
+    if pool is None:
+        call.work()
+        return call.results
+    futures: list[Future[None]] = []
     try:
+        with suppress(RuntimeError):  # no more threads can be started, or the interpreter ends: do with what there is
+            for _ in range(threads):
+                futures.append(pool.submit(call.work))
+        if not futures:
+            call.work()
         wait(futures, return_when=FIRST_EXCEPTION)
     finally:
-        # An error, or Ctrl-C in the waiting thread: what has not begun never will, what has ends with its tile.
-        stop.set()
+        # After an error, or Ctrl-C in this thread, what has not begun never will, and what has ends with its tile.
+        call.stop.set()
         for future in futures:
             future.cancel()
-        wait(futures)
+        wait(futures, PATIENCE_SECONDS)
+    _raise_first(futures)
+    return call.results
+
+
+def _raise_first(futures: Sequence[Future[None]]) -> None:
     for future in futures:
-        error = None if future.cancelled() else future.exception()
+        error = future.exception() if future.done() and not future.cancelled() else None
         if error is not None and not isinstance(error, Stopped):
-            raise error
-    return [future.result() for future in futures]
+            try:
+                raise error
+            finally:
+                del error, future, futures  # the error holds this frame: the frame should not hold the error
 
 
-def _attempt(task: Callable[[], Result], stop: threading.Event) -> Result:
-    _inside.stop = stop
-    with torch.no_grad():  # gradient mode belongs to a thread
-        return task()
+class _Call(Generic[Result]):
+    """Tasks, of which each thread takes the next until there is none."""
+
+    def __init__(self, tasks: Sequence[Callable[[], Result]]) -> None:
+        self.tasks = tasks
+        self.results: list[Any] = [None] * len(tasks)
+        self.places = itertools.count()  # asking for the next one is atomic
+        self.inference = torch.is_inference_mode_enabled()
+        # A call inside a worker ends with the one around it.
+        around = _inside.__dict__.get("call") if _is_worker() else None
+        self.stop: threading.Event = threading.Event() if around is None else around.stop
+
+    def work(self) -> None:
+        around, depth = _inside.__dict__.get("call"), _inside.__dict__.get("depth", 0)
+        _inside.call, _inside.depth = self, depth + 1
+        try:
+            with torch.inference_mode(self.inference), torch.no_grad():  # both belong to a thread
+                while (place := next(self.places)) < len(self.tasks):
+                    check_stopped()
+                    self.results[place] = self.tasks[place]()
+        finally:
+            _inside.call, _inside.depth = around, depth
 
 
 def scratch(name: str, n_rows: int, width: int) -> Any:
     """A matrix of float32 to write on, kept by this thread: fresh memory would cost a fault for each page of it."""
-    kept = _inside.__dict__.setdefault("scratch", {})
-    if name not in kept or kept[name].size < n_rows * width:
-        kept[name] = np.empty(n_rows * width, np.float32)
-    return kept[name][: n_rows * width].reshape(n_rows, width)
+    size = n_rows * width
+    if size > KEPT_ELEMENTS:
+        return _aligned(size).reshape(n_rows, width)
+    # A call inside a task, as from a user's mask, has its own.
+    kept, key = _inside.__dict__.setdefault("scratch", {}), (name, getattr(_inside, "depth", 0))
+    if key not in kept or kept[key].size < size:
+        kept[key] = _aligned(size)
+    return kept[key][:size].reshape(n_rows, width)
+
+
+def _aligned(size: int) -> Any:
+    """Fresh memory as torch aligns it: a BLAS may sum in another order where memory starts elsewhere."""
+    return torch.empty(size, dtype=torch.float32, device="cpu").numpy()
 
 
 class Stopped(Exception):
@@ -71,30 +123,48 @@ class Stopped(Exception):
 
 def check_stopped() -> None:
     """Raise if the call that this thread works for has ended: tasks ask between tiles."""
-    stop = getattr(_inside, "stop", None)
-    if stop is not None and stop.is_set():
+    call = getattr(_inside, "call", None)
+    if call is not None and call.stop.is_set():
         raise Stopped
 
 
-def _pool(threads: int) -> ThreadPoolExecutor:
+def _pool(threads: int) -> ThreadPoolExecutor | None:
+    """The pool of so many threads; None where no thread can be started, as when the interpreter ends."""
+    if threads not in _pools:
+        # In a thread of its own: Ctrl-C here must not leave threads half begun.
+        starting = threading.Thread(target=_start, args=(threads,), name="regard_start")
+        with suppress(RuntimeError):
+            starting.start()
+            starting.join()
+    return _pools.get(threads)
+
+
+def _start(threads: int) -> None:
+    """Start threads that use one core each, and leave as it was how many others use."""
     with _lock:
-        if threads not in _pools:
-            wanted = torch.get_num_threads()
-            started = threading.Barrier(threads + 1)
+        if threads in _pools:
+            return
+        # This thread is new, so that this is what others use that are yet to begin. Each worker's choice changes that.
+        wanted = torch.get_num_threads()
+        begun, end = threading.Semaphore(0), threading.Event()
 
-            def begin() -> None:
-                _inside.worker = True
-                torch.set_num_threads(1)
-                started.wait()
+        def begin() -> None:
+            _inside.worker = True
+            torch.set_num_threads(1)
+            begun.release()
+            end.wait()  # so that each task has a thread of its own
 
-            pool = ThreadPoolExecutor(threads, thread_name_prefix="regard", initializer=begin)
+        pool, begins = ThreadPoolExecutor(threads, thread_name_prefix="regard"), 0
+        with suppress(RuntimeError):
             for _ in range(threads):
-                pool.submit(int)  # each starts one thread
-            started.wait()
-            # It also sets what threads that are yet to begin will use.
-            torch.set_num_threads(wanted)
+                pool.submit(begin)
+                begins += 1
+        for _ in range(begins):
+            begun.acquire()
+        torch.set_num_threads(wanted)
+        end.set()
+        if begins:
             _pools[threads] = pool
-        return _pools[threads]
 
 
 def _forget() -> None:
