@@ -36,6 +36,10 @@ class Reader(Generic[Result]):
         """See a tile, `(*batch_shape, rows, columns)`."""
         raise NotImplementedError  # pragma: no cover
 
+    def targets(self) -> dict[str, Tensor]:
+        """Where a compiled pass may write what this gathers in place of showing tiles, by name; none if it may not."""
+        return {}
+
     def result(self) -> Result:
         """What was gathered."""
         raise NotImplementedError  # pragma: no cover
@@ -72,6 +76,9 @@ class TopWeights(Reader[Top]):
         self.weights[..., block, :] = torch.where(nothing, 0, best)
         self.indices[..., block, :] = torch.where(nothing, -1, places)
 
+    def targets(self) -> dict[str, Tensor]:
+        return {"top_weights": self.weights, "top_index": self.indices}
+
     def result(self) -> Top:
         return Top(self.weights, self.indices)
 
@@ -86,6 +93,9 @@ class Entropy(Reader[Tensor]):
     def absorb(self, weights: Tensor, rows: range, columns: range) -> None:
         self.total[..., rows.start : rows.stop] -= torch.xlogy(weights, weights).sum(-1)
 
+    def targets(self) -> dict[str, Tensor]:
+        return {"entropy": self.total}
+
     def result(self) -> Tensor:
         return self.total
 
@@ -99,6 +109,9 @@ class Received(Reader[Tensor]):
 
     def absorb(self, weights: Tensor, rows: range, columns: range) -> None:
         self.total[..., columns.start : columns.stop] += weights.sum(-2)
+
+    def targets(self) -> dict[str, Tensor]:
+        return {"received": self.total}
 
     def result(self) -> Tensor:
         return self.total
@@ -135,6 +148,9 @@ class Map(Reader[Tensor]):
             narrow = weights.new_zeros(*weights.shape[:-1], self.width).index_add_(-1, across, weights)
             self.picture.index_add_(-2, down, narrow)
 
+    def targets(self) -> dict[str, Tensor]:
+        return {} if self.pool == "max" else {"picture": self.picture}
+
     def result(self) -> Tensor:
         if self.pool == "sum":
             return self.picture
@@ -166,6 +182,9 @@ class RowSums(Reader[tuple[Tensor, Tensor, Tensor, Tensor]]):
         self.most[..., block] = torch.maximum(self.most[..., block], weights.amax(-1))
         self.total[..., block] += weights.sum(-1)
         self.count[..., block] += (weights != 0).sum(-1)
+
+    def targets(self) -> dict[str, Tensor]:
+        return {"least": self.least, "total": self.total, "most": self.most, "count": self.count}
 
     def result(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return self.least, self.total, self.most, self.count

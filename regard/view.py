@@ -7,7 +7,7 @@ receives and a pooled map of any size take memory that does not grow with n × m
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,14 +18,14 @@ from torch import Tensor
 from regard.drawing import draw
 from regard.engines import Engine
 from regard.engines.reference import define_weights
-from regard.engines.strips import map_strips, strips_of
-from regard.engines.sums import Pooled
-from regard.engines.tiled import Tiled, pool_stream
-from regard.engines.tiles import Stream, Tile
+from regard.engines.tiled import Tiled
+from regard.engines.tiles import Tile
 from regard.errors import OptionError, PromiseBroken
 from regard.masks import Cover
+from regard.passes import Passes
 from regard.problem import AttentionProblem
 from regard.readers import Entropy, Map, Pool, Reader, Received, RowSums, Top, TopWeights
+from regard.tracked import track
 from regard.weights import Kind
 
 
@@ -59,7 +59,7 @@ class WeightsView:
 
     def _compute_output(self) -> Tensor:
         if isinstance(self._engine, Tiled) and not self._tracks:
-            return self._pooled.output.to(self._problem.dtype)  # the pass that finds the statistics pools, too
+            return self._passes.pooled.output.to(self._problem.dtype)  # readings take the statistics from the same pass
         return self._engine.run(self._fresh())
 
     @property
@@ -78,7 +78,7 @@ class WeightsView:
 
         Z is Σ exp(a) for softmax and Σ a for proportional; other rules have none.
         """
-        normalizer = self._problem.weights.log_normalizer(self._pooled.statistics) if self._streams else None
+        normalizer = self._problem.weights.log_normalizer(self._passes.statistics) if self._streams else None
         if normalizer is None:
             raise OptionError(
                 f"log_normalizer() must have a rule that divides by a sum, such as Softmax: "
@@ -98,7 +98,7 @@ class WeightsView:
         with torch.no_grad(), torch.autocast(grid.device.type, enabled=False):
             if not self._streams:
                 return define_weights(problem, rows)[..., columns.start : columns.stop].to(problem.dtype)
-            return self._weights_of(Tile(problem, rows, columns, 0, cover)).to(problem.dtype)
+            return self._passes.weights_of(Tile(problem, rows, columns, 0, cover)).to(problem.dtype)
 
     def rows(self, index: int | Sequence[int] | Tensor | slice) -> Tensor:
         """α of some queries over all keys, `(*batch_shape, rows, n_keys)`; differentiable.
@@ -170,6 +170,9 @@ class WeightsView:
     ) -> Collected:
         """Several readings in one pass over the tiles; each as the method of its name.
 
+        The first reading of a view takes one more pass, which finds the statistics of rows. On a terminal, passes that
+        take more than a second show a bar.
+
         Example:
             >>> import torch
             >>> from regard import weigh
@@ -185,7 +188,7 @@ class WeightsView:
             )
         results: dict[str, Any] = {}
         if self._tracks and (entropy or received):
-            results["entropy"], results["received"] = self._track(entropy=entropy, received=received)
+            results["entropy"], results["received"] = track(self._fresh(), entropy=entropy, received=received)
             entropy = received = False
         readers: dict[str, Reader[Any]] = {}
         if top is not None:
@@ -196,7 +199,7 @@ class WeightsView:
             readers["received"] = Received()
         if map is not None:
             readers["map"] = Map(*map, pool)
-        self._read(list(readers.values()))
+        self._passes.read(list(readers.values()))
         results |= {name: reader.result() for name, reader in readers.items()}
         dtype = self._problem.dtype
         if results.get("top") is not None:
@@ -213,7 +216,7 @@ class WeightsView:
             PromiseBroken: It does not; the text says where and by how much.
         """
         sums = RowSums()
-        self._read([sums])
+        self._passes.read([sums])
         rule = type(self._problem.weights).__name__
         least, total, most, count = sums.result()
         tolerance = max(1e-5, 8 * torch.finfo(self._problem.dtype).eps)
@@ -232,6 +235,10 @@ class WeightsView:
 
     # How weights are computed again ---------------------------------------------------------------------------------
 
+    @cached_property
+    def _passes(self) -> Passes:
+        return Passes(self._problem, self._engine)
+
     @property
     def _streams(self) -> bool:
         return self._problem.weights.streams
@@ -249,61 +256,6 @@ class WeightsView:
     def _define(self, rows: Tensor | None = None) -> Tensor:
         with torch.autocast(self._problem.grid.device.type, enabled=False):
             return define_weights(self._fresh(), rows).to(self._problem.dtype)
-
-    @cached_property
-    def _stream(self) -> Stream:
-        return Stream((self._problem,))
-
-    @cached_property
-    def _pooled(self) -> Pooled:
-        """The statistics of every row, from one pass over the tiles."""
-        with torch.no_grad(), torch.autocast(self._problem.grid.device.type, enabled=False):
-            return pool_stream(self._stream)
-
-    def _weights_of(self, tile: Tile) -> Tensor:
-        rows = slice(tile.rows.start, tile.rows.stop)
-        statistics = tuple(each[..., rows, :] for each in self._pooled.statistics)
-        return self._problem.weights.weights(tile.scores(), statistics, tile.positions)
-
-    def _read(self, readers: Sequence[Reader[Any]]) -> None:
-        """Show every weight that is not masked to every reader, once."""
-        for reader in readers:
-            reader.start(self._problem.grid, self._problem.compute_dtype)
-        with torch.no_grad(), torch.autocast(self._problem.grid.device.type, enabled=False):
-            for weights, rows, columns in self._blocks() if readers else ():
-                for reader in readers:
-                    reader.absorb(weights, rows, columns)
-
-    def _blocks(self) -> Iterator[tuple[Tensor, range, range]]:
-        if not self._streams:  # a rule of a user's that has a definition alone
-            for rows in strips_of(self._problem):
-                yield define_weights(self._problem, rows), rows, self._problem.grid.columns
-            return
-        for rows in self._stream.row_blocks():
-            for tile in self._stream.tiles(rows):
-                yield self._weights_of(tile), tile.rows, tile.columns
-
-    def _track(self, *, entropy: bool, received: bool) -> tuple[Tensor | None, Tensor | None]:
-        """The readings that people put in losses, with gradients: strips that the backward pass computes again."""
-
-        def summarise(problem: AttentionProblem, rows: range) -> tuple[Tensor | None, Tensor | None]:
-            alpha = define_weights(problem, rows)
-            # A weight of zero adds nothing and has no slope; ln 0 in the derivative would turn it into NaN.
-            surprise = -torch.where(alpha == 0, 1, alpha).log() if entropy else None
-            return None if surprise is None else (alpha * surprise).sum(-1), alpha.sum(-2) if received else None
-
-        *batch, _, n_keys = self.shape
-        like = self._problem.values.new_zeros((), dtype=self._problem.compute_dtype)
-        entropies: list[Tensor] = []
-        total = like.expand(*batch, n_keys)
-        with torch.autocast(self._problem.grid.device.type, enabled=False):
-            for row_entropies, strip_total in map_strips(self._fresh(), summarise):
-                if row_entropies is not None:
-                    entropies.append(row_entropies)
-                if strip_total is not None:
-                    total = total + strip_total
-        entropy_of_rows = torch.cat(entropies, -1) if entropies else like.expand(*batch, 0)
-        return entropy_of_rows if entropy else None, total if received else None
 
     # How it looks ---------------------------------------------------------------------------------------------------
 

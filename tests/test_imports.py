@@ -24,7 +24,7 @@ LAYERS = [
     ["problem"],
     ["engines"],
     ["planner"],
-    ["drawing", "partials", "readers", "view"],
+    ["drawing", "partials", "passes", "progress", "readers", "tracked", "view"],
     ["attention"],
     ["database", "distributed", "nn"],
     ["__init__"],  # the public names, imported on use
@@ -34,7 +34,7 @@ LAYERS = [
 LAYER_OF = {unit: height for height, units in enumerate(LAYERS) for unit in units}
 
 # Parts of one thing, split over files.
-TOGETHER = [{"drawing", "readers", "view"}]
+TOGETHER = [{"drawing", "passes", "progress", "readers", "tracked", "view"}]
 
 MODULES = sorted(ROOT.rglob("*.py"))
 

@@ -1,0 +1,197 @@
+"""What a view reads, on a CPU: weights computed again from the statistics of their rows, gathered as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.engines.cpu import codes, workers
+from regard.engines.cpu.compiled import Compiled
+from regard.engines.cpu.lists import Lists
+from regard.engines.cpu.programs import Entry, Program
+from regard.engines.cpu.readings import read_tile
+from regard.engines.cpu.tiles import Tiles
+from regard.engines.cpu.watched import Advance, watch
+from regard.engines.cpu.weighing import spread_lists, sum_tile, weigh_rows
+from regard.weights import OneHot, Statistics
+
+_ROW_SUMS = ("least", "total", "most", "count")
+_NO_KEYS, _NO_PICTURE, _NO_BINS = np.zeros(0), np.zeros((0, 0)), np.zeros(0, np.int64)
+
+
+class Readable(Compiled):
+    """A compiled problem whose weights are read.
+
+    Args:
+        program: The problem, in the words of the kernels.
+        advance: Is told which share of a pass each block of rows was.
+    """
+
+    def __init__(self, program: Program, advance: Advance) -> None:
+        super().__init__(program)
+        self.advance = advance
+
+    @cached_property
+    def way(self) -> Tiles | Lists:
+        return watch(super().way, self._advance_rows)
+
+    def _advance_rows(self, n_rows: float) -> None:
+        self.advance(n_rows / (self.program.n_entries * self.program.problem.grid.n_queries))
+
+    def statistics(self) -> Statistics:
+        """Those of every row. In place of the values a column of zeros is pooled, which is half of the work."""
+        bare = replace(self.program, values=self.program.values.new_zeros(self.program.problem.grid.n_keys, 1))
+        return Readable(bare, self.advance).pool().statistics
+
+    def read(self, statistics: Statistics, targets: Mapping[str, Tensor]) -> None:
+        """Show every weight to readings, once.
+
+        Args:
+            statistics: Of the rows, as the rule has them.
+            targets: Where each reading is written, as `regard/readers.py` names them: contiguous, with the batch axes
+                of the problem.
+        """
+        program, way = self.program, self.way
+        if program.choose:
+            index, *inner = statistics
+            way, statistics = self._chosen(_ascending(index, program.problem.grid.n_keys)), tuple(inner)
+            way = watch(way, self._advance_rows)
+        _Reading(program, way, *self._scales(statistics), targets).run()
+
+    def _scales(self, statistics: Statistics) -> tuple[Tensor, Tensor]:
+        """The offset and scale of each row, `(n_entries, n_queries)`: see `rows.weigh_row`."""
+        program, grid = self.program, self.program.problem.grid
+        if isinstance(program.problem.weights, OneHot):
+            statistics = (torch.zeros(1, 1, device="cpu"), torch.ones(1, 1, device="cpu"))
+        rows = (program.n_entries, grid.n_queries)
+        peak, total = (each.expand(*grid.batch_shape, grid.n_queries, 1).reshape(rows) for each in statistics[:2])
+        if program.rule == codes.ENTMAX:
+            return peak.float(), total.double()
+        # A row that may look nowhere: e^(−inf − 0) · 0.
+        return torch.where(peak == -torch.inf, 0, peak).float(), total.double().reciprocal()
+
+
+def _ascending(index: Tensor, n_keys: int) -> Tensor:
+    """Lists of keys in the order of keys, as ties are broken: −1 stays at the end."""
+    index = index.masked_fill(index < 0, n_keys).sort(-1).values
+    return index.masked_fill(index == n_keys, -1)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Where the readings of a block of rows are gathered: numpy arrays, empty where they are not wanted."""
+
+    rows: range
+    facts: tuple[Any, Any]  # offsets and scales
+    entropy: Any  # float64 (n_rows,)
+    top_weights: Any  # float32 (n_rows, k)
+    top_index: Any  # int64 (n_rows, k)
+    row_sums: Any  # float64 (4, n_rows)
+    received: Any  # float64 (n_keys,), which blocks share, and
+    picture: Any  # float64 (height, width)
+    row_bins: Any  # the picture's row of each row
+    column_bins: Any  # its column of each key
+
+
+class _Reading:
+    """One pass that reads."""
+
+    def __init__(
+        self, program: Program, way: Tiles | Lists, offsets: Tensor, scales: Tensor, targets: Mapping[str, Tensor]
+    ) -> None:
+        grid = program.problem.grid
+        self.program, self.way, self.offsets, self.scales, self.targets = program, way, offsets, scales, targets
+        self.entries, self.blocks = program.entries(), way.blocks()
+        n_entries, rows = len(self.entries), (len(self.entries), grid.n_queries)
+        # Rows add to one sum for a key: each part has its own, and they are added in order, whoever was done first.
+        threads = workers.count()
+        whole = n_entries % threads == 0 or n_entries >= 4 * threads
+        self.parts = 1 if whole else max(min(threads, len(self.blocks)), 1)
+        n_keys = grid.n_keys if "received" in targets else 0
+        height, width = targets["picture"].shape[-2:] if "picture" in targets else (0, 0)
+        self.received = np.zeros((self.parts, n_entries, n_keys))
+        self.pictures = np.zeros((self.parts, n_entries, height, width))
+        self.row_bins = np.arange(grid.n_queries) * height // max(grid.n_queries, 1)
+        self.column_bins = np.arange(grid.n_keys) * width // max(grid.n_keys, 1)
+        # The heaviest are gathered where they are wanted.
+        self.top_weights, self.top_index = (
+            targets[name].view(*rows, targets[name].shape[-1]).numpy()
+            if name in targets
+            else np.zeros((*rows, 0), kind)
+            for name, kind in (("top_weights", np.float32), ("top_index", np.int64))
+        )
+
+    def run(self) -> None:
+        """Fill the targets."""
+        workers.run([partial(self._work, entry, part) for entry in self.entries for part in range(self.parts)])
+        for name, sums in (("received", self.received), ("picture", self.pictures)):
+            if name in self.targets:
+                target = self.targets[name]
+                target.copy_(torch.from_numpy(sums.sum(0)).view(target.shape))
+
+    def _work(self, entry: Entry, part: int) -> None:
+        # Every nth block, so that a causal mask gives each part the same work.
+        for rows in self.blocks[part :: self.parts]:
+            workers.check_stopped()
+            block = self._block(entry, part, rows)
+            if isinstance(self.way, Tiles):
+                self._read_tiles(self.way, entry, block)
+            else:
+                self._read_lists(self.way, entry, block)
+            for name, found in (("entropy", block.entropy), *zip(_ROW_SUMS, block.row_sums, strict=True)):
+                if name in self.targets:
+                    of_entry = self.targets[name].view(self.offsets.shape)[entry.place]
+                    of_entry[rows.start : rows.stop] = torch.from_numpy(found)
+
+    def _block(self, entry: Entry, part: int, rows: range) -> _Block:
+        block, targets = (entry.place, slice(rows.start, rows.stop)), self.targets
+        return _Block(
+            rows=rows,
+            facts=(self.offsets[block].numpy(), self.scales[block].numpy()),
+            entropy=np.zeros(len(rows) if "entropy" in targets else 0),
+            top_weights=self.top_weights[block],
+            top_index=self.top_index[block],
+            row_sums=np.zeros((4, len(rows) if "total" in targets else 0)),
+            received=self.received[part, entry.place],
+            picture=self.pictures[part, entry.place],
+            row_bins=self.row_bins[block[1]],
+            column_bins=self.column_bins,
+        )
+
+    def _read_tiles(self, way: Tiles, entry: Entry, block: _Block) -> None:
+        program = self.program
+        for span in way.tiles(program, entry, block.rows):
+            workers.check_stopped()
+            weights = way.scores(program, entry, block.rows, span)
+            weigh_rows(weights, program.rule, entry.alpha, *block.facts)
+            columns = slice(span.columns.start, span.columns.stop)
+            read_tile(
+                weights,
+                columns.start,
+                block.entropy,
+                block.received[columns],
+                block.top_weights,
+                block.top_index,
+                block.picture,
+                block.row_bins,
+                block.column_bins[columns],
+            )
+            if block.row_sums.size:
+                sum_tile(weights, *block.row_sums)
+
+    def _read_lists(self, way: Lists, entry: Entry, block: _Block) -> None:
+        weights, keys = way.scores(self.program, entry, block.rows)
+        weigh_rows(weights, self.program.rule, entry.alpha, *block.facts)
+        best, places = block.top_weights, block.top_index
+        read_tile(weights, 0, block.entropy, _NO_KEYS, best, places, _NO_PICTURE, _NO_BINS, _NO_BINS)
+        if keys.size:  # the heaviest are places in lists so far
+            places[:] = np.where(places < 0, -1, np.take_along_axis(keys, places.clip(0), 1))
+        spread_lists(weights, keys, block.received, block.picture, block.row_bins, block.column_bins)
+        if block.row_sums.size:
+            sum_tile(weights, *block.row_sums)
