@@ -14,6 +14,7 @@ from regard.engines.sums import Pooled, Sums
 from regard.engines.tiles import TILE_ELEMENTS, Stream
 from regard.problem import AttentionProblem
 from regard.scores.capture import capturing
+from regard.tensors import is_finite
 from regard.weights import OnePass, Weights
 from regard.weights.onepass import shift
 
@@ -56,13 +57,26 @@ class Tiled(Engine):
         return (tile + strip + per_row) * problem.compute_dtype.itemsize
 
     def run(self, problem: AttentionProblem) -> Tensor:
+        stream = Stream((problem,), self.tile_elements, self.kernels)
+        if stream.compiled is not None and isinstance(stream.rule, OnePass) and not _tracked(problem):
+            # NaN or infinity among the inputs shows in what these kernels return, where it made a difference: looking
+            # there costs less than a pass over keys and values. A gradient could leak it, though.
+            with torch.no_grad(), torch.autocast(problem.grid.device.type, enabled=False):
+                output = pool_stream(stream).output
+            if is_finite(output) or not problem.may_leak:
+                return output.to(problem.dtype)
         if problem.may_leak:
             return pool_by_strips(problem)
-        stream = Stream((problem,), self.tile_elements, self.kernels)
         with torch.autocast(problem.grid.device.type, enabled=False):
             with torch.no_grad(), capturing() as captured:
                 pooled = pool_stream(stream)
             return attach(stream, pooled, tuple(captured.values())).to(problem.dtype)
+
+
+def _tracked(problem: AttentionProblem) -> bool:
+    """Whether a gradient may be asked for."""
+    inputs = (*problem.form.tensors(), problem.values, *problem.weights.learned())
+    return torch.is_grad_enabled() and (problem.form.captures or any(each.requires_grad for each in inputs))
 
 
 def pool_stream(stream: Stream) -> Pooled:

@@ -81,10 +81,12 @@ def step_row(code, row, of_row, by_column, number, pairs, table):  # type: ignor
             row[j] = ONE if row[j] <= number else ZERO
     elif code == PARABOLA:
         for j in range(width):
-            row[j] = larger(ONE - row[j] / (number * number), ZERO)
+            height = ONE - row[j] / (number * number)
+            row[j] = ZERO if height <= ZERO else height  # NaN passes
     elif code == TENT:
         for j in range(width):
-            row[j] = larger(ONE - np.sqrt(row[j]) / number, ZERO)
+            height = ONE - np.sqrt(row[j]) / number
+            row[j] = ZERO if height <= ZERO else height
 
 
 @helper
