@@ -51,8 +51,8 @@ class AttentionProblem:
     def grid(self) -> Grid:
         """The size of the problem: all batch axes broadcast."""
         form, heads = self.form, self.weights.batch_shape
-        form_shape = form.batch_shape
         try:
+            form_shape = form.batch_shape
             scores_shape = broadcast_shapes(form_shape, heads) if heads else form_shape
         except ValueError as error:
             raise ShapeError(

@@ -52,7 +52,7 @@ def is_finite(*tensors: Tensor) -> bool:
     for each in tensors:
         # Sums of half precision are taken in float32, where they do not overflow.
         plain = each.detach() if each.requires_grad else each
-        term = plain.sum() if plain.dtype.itemsize > 2 else plain.sum(dtype=torch.float32)
+        term = plain.sum() if plain.itemsize > 2 else plain.sum(dtype=torch.float32)
         total = total + (term.item() if plain.is_cpu else term)  # a GPU is waited for once, below
     # The sum may have overflowed.
     return math.isfinite(total) or all(bool(each.isfinite().all()) for each in tensors)
