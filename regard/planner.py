@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from regard.engines import ENGINES, Engine
+from regard.engines.costs import work_of
 from regard.errors import EngineRefusal, OptionError
 from regard.problem import AttentionProblem
 
-# Up to so many elements of scores the dense reference is cheaper than streaming tiles.
-SMALL = 1 << 16
+# What the dense reference may take where another engine could do with less.
+MOST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,16 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
             f"Engine {chosen.name!r} cannot compute this problem: {'; '.join(chosen.refusals(problem))}. "
             f"Leave `engine` out, or ask plan(...) which engines can."
         )
-    for name in _preference(problem):
-        if ENGINES[name].accepts(problem):
-            return ENGINES[name]
+    for each in _ranked(problem):
+        if each.accepts(problem):
+            return each
     reasons = [f"{name}: {'; '.join(each.refusals(problem))}" for name, each in ENGINES.items()]
     raise EngineRefusal(f"No engine can compute this problem: {'. '.join(reasons)}.")
 
 
 def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Plan:
     """The plan for a problem: what `choose` takes, with everything it knows about the others."""
-    chosen = choose(problem, engine)
+    chosen, work = choose(problem, engine), work_of(problem)
     refusals, passed_over = {}, {}
     for name, each in ENGINES.items():
         if name == chosen.name:
@@ -66,7 +67,9 @@ def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Pl
         if reasons:
             refusals[name] = tuple(reasons)
         else:
-            passed_over[name] = f"could run it and would need {readable_bytes(each.bytes(problem))}"
+            estimate = each.seconds(work)
+            time = "" if math.isinf(estimate) else f" and about {readable_seconds(estimate)}"
+            passed_over[name] = f"could run it and would need {readable_bytes(each.bytes(problem))}{time}"
     return Plan(
         engine=chosen.name,
         reason=("it was asked for" if engine is not None else _reason(chosen, problem)) + _detour(chosen, problem),
@@ -99,20 +102,29 @@ def readable_bytes(count: int) -> str:
     raise AssertionError  # pragma: no cover
 
 
-def _preference(problem: AttentionProblem) -> Iterator[str]:
-    yield "sdpa"
-    yield from ("reference", "tiled") if _is_small(problem) else ("tiled", "reference")
+def _ranked(problem: AttentionProblem) -> list[Engine]:
+    """The engines, the quickest first; but what would need much memory, last."""
+    work = work_of(problem)
+    return sorted(ENGINES.values(), key=lambda each: (_is_heavy(each, problem), each.seconds(work)))
 
 
-def _is_small(problem: AttentionProblem) -> bool:
-    grid = problem.grid
-    return math.prod(grid.batch_shape) * grid.n_queries * grid.n_keys * problem.form.width <= SMALL
+def _is_heavy(engine: Engine, problem: AttentionProblem) -> bool:
+    return engine.name == "reference" and engine.bytes(problem) > MOST_BYTES
 
 
 def _reason(chosen: Engine, problem: AttentionProblem) -> str:
-    if chosen.name == "reference" and _is_small(problem):
-        return "the problem is small, and dense is cheapest"
-    return chosen.summary
+    seconds = chosen.seconds(work_of(problem))
+    if math.isinf(seconds):
+        return chosen.summary
+    return f"{chosen.summary}; about {readable_seconds(seconds)}"
+
+
+def readable_seconds(seconds: float) -> str:
+    """A time for people: "1.5 ms"."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 100 * size else f"{seconds / size:.0f} {unit}"
+    return f"{seconds * 1e6:.0f} µs"
 
 
 def _detour(chosen: Engine, problem: AttentionProblem) -> str:

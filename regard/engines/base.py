@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from regard.checks import DTYPES
+from regard.engines.costs import Work
 from regard.problem import AttentionProblem
 
 
@@ -46,6 +48,10 @@ class Engine:
     def bytes(self, problem: AttentionProblem) -> int:
         """The memory that it needs beside inputs and output, in bytes; an estimate."""
         raise NotImplementedError  # pragma: no cover
+
+    def seconds(self, work: Work) -> float:
+        """How long it takes, about: the planner takes the engine that says least. Without an answer, never."""
+        return math.inf
 
     def run(self, problem: AttentionProblem) -> Tensor:
         """The pooled output, `(*batch_shape, n_queries, value_dim)`."""

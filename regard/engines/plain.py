@@ -23,6 +23,9 @@ from regard.weights import Softmax, Weights
 
 MATH = int(SDPBackend.MATH.value)
 
+# Pairs up to which nothing beats PyTorch's kernels, by `costs.py`; beyond, the planner is asked.
+MOST_PAIRS, MOST_TRAINED_PAIRS = 1 << 21, 1 << 15
+
 
 def pool_plainly(
     queries: Tensor, keys: Tensor, values: Tensor, score: Score, weights: Weights, mask: Mask | None
@@ -41,16 +44,18 @@ def pool_plainly(
         or not dtype == keys.dtype == values.dtype
         or dtype not in DTYPES
         or torch.is_autocast_enabled("cpu")
-        or torch.compiler.is_compiling()
     ):
         return None
     is_causal = type(mask) is Causal and mask.align is None and shape[2] == key_shape[2]
     scale = _scale(score, weights, shape[3])
     if scale is None or not (is_causal or mask is None):
         return None
+    training = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad or values.requires_grad)
+    if shape[0] * shape[1] * shape[2] * key_shape[2] > (MOST_TRAINED_PAIRS if training else MOST_PAIRS):
+        return None
     if torch._fused_sdp_choice(queries, keys, values, is_causal=is_causal, scale=scale) == MATH:
         return None
-    if torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad or values.requires_grad):
+    if training:
         frame = Frame(Grid(tuple(shape[:2]), shape[2], key_shape[2], queries.device), scale, score, weights, mask)
         call = Call(queries, keys, values, None, None, is_causal, scale, shape[3])
         output = pool_fused(frame, call, queries, keys, values)

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from regard.engines.base import Engine
+from regard.engines.costs import Work, dense_seconds
 from regard.engines.dropout import keep_factors
 from regard.engines.products import pool
 from regard.problem import AttentionProblem
 from regard.tensors import Span, without_autocast
+from regard.tracing import is_tracing, is_transforming
 
 
 def define(problem: AttentionProblem, rows: Span | None = None) -> Tensor:
@@ -36,7 +38,11 @@ def define_weights(problem: AttentionProblem, rows: Span | None = None) -> Tenso
 def dropout_factors(problem: AttentionProblem, rows: Span | None, dtype: torch.dtype) -> Tensor:
     """What dropout multiplies the weights of some queries by."""
     grid = problem.grid
-    return keep_factors(problem.seed, problem.dropout, grid, grid.rows if rows is None else rows, grid.columns, dtype)
+    columns: Span = grid.columns
+    if rows is None and is_tracing():
+        # Ranges would fix sizes that may be symbols.
+        rows, columns = torch.arange(grid.n_queries, device=grid.device), torch.arange(grid.n_keys, device=grid.device)
+    return keep_factors(problem.seed, problem.dropout, grid, grid.rows if rows is None else rows, columns, dtype)
 
 
 class Reference(Engine):
@@ -52,6 +58,9 @@ class Reference(Engine):
         width = problem.form.width
         return pairs * (4 + (2 * width if width > 1 else 0)) * problem.compute_dtype.itemsize
 
+    def seconds(self, work: Work) -> float:
+        return dense_seconds(work)
+
     def run(self, problem: AttentionProblem) -> Tensor:
         with without_autocast(problem.grid.device.type):
             output = define(problem)
@@ -60,7 +69,8 @@ class Reference(Engine):
 
 def connect(output: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
     """`output`, with a gradient of zero for inputs that it does not depend on: zeros, not None."""
-    if not torch.is_grad_enabled() or not any(each.requires_grad for each in inputs):
+    # A transform of torch.func gives zeros by itself.
+    if not torch.is_grad_enabled() or is_transforming() or not any(each.requires_grad for each in inputs):
         return output
     return _Connect.apply(output, *inputs)  # type: ignore[no-any-return, no-untyped-call]
 

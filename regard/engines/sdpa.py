@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from regard.engines.base import Engine
+from regard.engines.costs import Work, fused_seconds
 from regard.engines.fused import Call, Frame, fold, pool_fused
 from regard.engines.strips import pool_by_strips
 from regard.masks import Allowed, Causal, Cover, GlobalKeys, KeyMask, Mask, Padding
@@ -44,6 +45,9 @@ class Sdpa(Engine):
         # The kernels turn a mask of true and false into numbers.
         mask = sum(each.numel() for each in problem.mask.tensors()) if problem.mask is not None else 0
         return (math.prod(grid.batch_shape) * (padded + grid.n_queries) + mask) * problem.compute_dtype.itemsize
+
+    def seconds(self, work: Work) -> float:
+        return fused_seconds(work)
 
     def run(self, problem: AttentionProblem) -> Tensor:
         form, grid, values = problem.form, problem.grid, problem.values

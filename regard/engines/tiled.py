@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.base import Engine
+from regard.engines.costs import Work, kernel_seconds, plain_tile_seconds
 from regard.engines.gradients import attach
 from regard.engines.strips import pool_by_strips
 from regard.engines.sums import Pooled, Sums
@@ -55,6 +56,9 @@ class Tiled(Engine):
         strip = 0 if isinstance(problem.weights, OnePass) else batch * rows * grid.n_keys
         per_row = batch * grid.n_queries * (problem.values.shape[-1] + 2)
         return (tile + strip + per_row) * problem.compute_dtype.itemsize
+
+    def seconds(self, work: Work) -> float:
+        return kernel_seconds(work) if work.compiled and self.kernels is not False else plain_tile_seconds(work)
 
     def run(self, problem: AttentionProblem) -> Tensor:
         stream = Stream((problem,), self.tile_elements, self.kernels)

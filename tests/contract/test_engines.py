@@ -35,7 +35,7 @@ def small_kernel_tiles(monkeypatch):
         pytest.skip(missing())
     from regard.engines.cpu import choosing, compiled, lists, tiles
 
-    monkeypatch.setattr(tiles, "ROWS", 8)
+    monkeypatch.setattr(tiles, "ROWS", 4)
     monkeypatch.setattr(tiles, "COLUMNS", 6)
     monkeypatch.setattr(tiles, "MOST_COLUMNS", 6)
     monkeypatch.setattr(tiles, "HEIGHTS", (8, 4))

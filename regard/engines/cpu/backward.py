@@ -98,7 +98,7 @@ def differentiate(program: Program, way: Way, facts: Facts, needed: Sequence[boo
 
 
 def _share_out(program: Program, way: Way) -> _Shares:
-    entries, blocks, threads = program.entries(), way.blocks(), workers.count()
+    entries, blocks, threads = program.entries, way.long_blocks(), workers.count()
     if len(entries) % threads == 0 or len(entries) >= 4 * threads or len(blocks) < threads:
         count = max(min(len(entries), 4 * threads), 1)
         edges = [len(entries) * part // count for part in range(count + 1)]

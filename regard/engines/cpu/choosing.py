@@ -30,7 +30,7 @@ _NONE = np.zeros(0)
 
 def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
     """The best keys of every row, best first, then −1: `(*batch_shape, n_queries, k)`."""
-    grid, k, entries = program.problem.grid, program.choose, program.entries()
+    grid, k, entries = program.problem.grid, program.choose, program.entries
     best = torch.full((len(entries), grid.n_queries, k), -torch.inf, **FLOATS)
     index = torch.full(best.shape, -1, device="cpu")
 
@@ -53,7 +53,7 @@ def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
 
 def pool_thresholds(program: Program, way: Tiles | Lists) -> Pooled:
     """The output under entmax, with the peak and threshold of every row, and the values averaged by slope."""
-    grid, entries, value_dim = program.problem.grid, program.entries(), program.values.shape[-1]
+    grid, entries, value_dim = program.problem.grid, program.entries, program.values.shape[-1]
     shape = (len(entries), grid.n_queries)
     peaks, thresholds = torch.full(shape, -torch.inf, **FLOATS), torch.full(shape, torch.inf, **FLOATS).double()
     output, slope_mean = (torch.zeros(*shape, value_dim, **FLOATS) for _ in range(2))

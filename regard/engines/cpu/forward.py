@@ -16,7 +16,7 @@ from regard.weights.proportional import refuse_negative
 
 def sum_rows(program: Program, way: Way, rule: OnePass) -> Sums:
     """The sums of every row."""
-    grid, entries, blocks = program.problem.grid, program.entries(), way.blocks()
+    grid, entries, blocks = program.problem.grid, program.entries, way.long_blocks()
     # With fewer blocks than threads, as for a single query, the keys are shared out, too.
     parts = workers.count() if way.transposed and len(entries) * len(blocks) < workers.count() else 1
     shape = (parts, len(entries), grid.n_queries)

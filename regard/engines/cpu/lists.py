@@ -38,6 +38,9 @@ class Lists:
         height = min(max(self._call_pairs // max(self.longest, 1), 1), 1024)
         return list(cut(self.problem.grid.rows, height))
 
+    def long_blocks(self) -> list[range]:
+        return self.blocks()
+
     @property
     def _call_pairs(self) -> int:
         dims = self.problem.form.tensors()[0].shape[-1] + self.problem.values.shape[-1]

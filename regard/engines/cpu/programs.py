@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
@@ -18,38 +19,16 @@ from torch import Tensor
 
 from regard.engines.cpu import codes
 from regard.engines.cpu.channel import FUNCTIONS, prepare_keys
+from regard.engines.cpu.vocabulary import RULES, inner_rule
 from regard.problem import AttentionProblem
 from regard.scores import steps
 from regard.scores.form import ChannelForm, DotForm, Step
-from regard.weights import (
-    Conic,
-    Entmax,
-    OneHot,
-    Proportional,
-    Raw,
-    Sigmoid,
-    Softmax,
-    Sparsemax,
-    TopK,
-    Uniform,
-    Weights,
-)
+from regard.weights import Entmax, Weights
 
 # e^−g is finite in float32 for both terms of a gate up to here, and so is their product.
 GATE_LIMIT = 40.0
 
 Role: TypeAlias = Literal["row", "column", "number", "table", "weight"]
-
-RULES = {
-    Softmax: codes.SOFTMAX,
-    Proportional: codes.PROPORTIONAL,
-    Conic: codes.CONIC,
-    Raw: codes.RAW,
-    Sigmoid: codes.SIGMOID,
-    Uniform: codes.UNIFORM,
-    Entmax: codes.ENTMAX,
-    Sparsemax: codes.ENTMAX,
-}
 
 
 @dataclass(frozen=True)
@@ -107,6 +86,7 @@ class Program:
     def n_entries(self) -> int:
         return math.prod(self.problem.grid.batch_shape)
 
+    @cached_property
     def entries(self) -> list[Entry]:
         """Every batch entry, in order."""
         indices = itertools.product(*(range(size) for size in self.problem.grid.batch_shape))
@@ -193,21 +173,12 @@ def pick(tensor: Tensor, index: tuple[int, ...], trailing: int) -> Tensor:
     return tensor
 
 
-def translate(problem: AttentionProblem) -> Program | None:
-    """The program of a problem; None where the kernels have no words for it."""
+def translate(problem: AttentionProblem) -> Program:
+    """The program of a problem that `vocabulary.in_words` says can be had."""
     form = problem.form
-    inner, choose = _rule(problem.weights)
-    if problem.compute_dtype != torch.float32 or problem.grid.device.type != "cpu" or inner is None:
-        return None
-    if 0 in (*problem.output_shape, problem.grid.n_keys, form.tensors()[0].shape[-1]):
-        return None
-    if type(form) is not DotForm and not (type(form) is ChannelForm and choose == 0):
-        return None
-    instructions = [_instruction(step) for step in form.steps]
-    found = [each for each in instructions if each is not None]
-    several = (sum(getattr(each, name) is not None for each in found) > 1 for name in ("table", "pairs"))
-    if len(found) < len(instructions) or any(several):
-        return None
+    inner, choose = inner_rule(problem.weights)
+    assert inner is not None
+    assert isinstance(form, DotForm | ChannelForm)
     left, channel, scale = form.left.detach().float(), None, 1.0
     if isinstance(form, DotForm):
         scale = form.scale
@@ -217,25 +188,16 @@ def translate(problem: AttentionProblem) -> Program | None:
         function = FUNCTIONS[form.function]
         channel = Channel(function, weight.squeeze(-2), form.scale, learned=form.weight is not None)
     right, values = (_adjacent(each.detach().float()) for each in (form.right, problem.values))
-    return Program(problem, _adjacent(left), right, scale, channel, values, tuple(found), inner, choose)
-
-
-def _rule(rule: Weights) -> tuple[Weights | None, int]:
-    """(the rule, how many keys it chooses first); no rule where the kernels do not have it."""
-    if type(rule) is OneHot:
-        return Uniform(), 1
-    inner, choose = (rule.then, rule.k) if isinstance(rule, TopK) and type(rule) is TopK else (rule, 0)
-    if type(inner) not in RULES or (isinstance(inner, Entmax) and inner.learned()):
-        return None, 0
-    return inner, choose
+    instructions = tuple(_instruction(step) for step in form.steps)
+    return Program(problem, _adjacent(left), right, scale, channel, values, instructions, inner, choose)
 
 
 def _adjacent(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def _instruction(step: Step) -> Instruction | None:
-    """A step in codes; None where there is no code for it."""
+def _instruction(step: Step) -> Instruction:
+    """A step in codes."""
     number, row, column, far = _number, _row, _column, codes.GATE_FAR
     match step:
         case steps.Scale():
@@ -265,17 +227,15 @@ def _instruction(step: Step) -> Instruction | None:
             return Instruction(codes.PARABOLA, number=number(step.radius), roles=("number",))
         case steps.Tent():
             return Instruction(codes.TENT, number=number(step.radius), roles=("number",))
-    return None
+    raise AssertionError(f"no code for {type(step).__name__}")  # pragma: no cover
 
 
-def _bias(bias: Tensor) -> Instruction | None:
+def _bias(bias: Tensor) -> Instruction:
     plain = bias.detach().float()
     if bias.shape[-2] == 1:
         return Instruction(codes.ADD_COLUMN, by_column=plain.squeeze(-2), roles=("column",), along_pairs=True)
     if bias.shape[-1] == 1:
         return Instruction(codes.ADD_ROW, by_row=plain.squeeze(-1), roles=("row",))
-    if bias.requires_grad:
-        return None  # its gradient is n × m
     return Instruction(codes.ADD_PAIRS, pairs=plain, roles=(None,))
 
 

@@ -107,7 +107,7 @@ class _Reading:
     ) -> None:
         grid = program.problem.grid
         self.program, self.way, self.offsets, self.scales, self.targets = program, way, offsets, scales, targets
-        self.entries, self.blocks = program.entries(), way.blocks()
+        self.entries, self.blocks = program.entries, way.blocks()
         n_entries, rows = len(self.entries), (len(self.entries), grid.n_queries)
         # Rows add to one sum for a key: each part has its own, and they are added in order, whoever was done first.
         threads = workers.count()

@@ -8,7 +8,7 @@ there are no products to do: the raw scores of the span are in `tile` already.
 
 from __future__ import annotations
 
-from regard.engines.cpu.jit import kernel, multiply
+from regard.engines.cpu.jit import helper, kernel, multiply
 from regard.engines.cpu.rows import (
     ONE,
     ZERO,
@@ -32,10 +32,36 @@ def pool_span(  # type: ignore[no-untyped-def]
     """Take the columns of a span into the sums of each row; returns the least numerator.
 
     Args:
-        tile: Scratch, `(n_rows, width)`: as many columns as are worked on together.
+        tile: Scratch, `(height, width)`: as many rows and columns as are worked on together.
         first, stop: Of each row, the columns that it sees; empty if all.
         allowed: Which pairs are allowed; empty if all.
     """
+    least = ZERO
+    for top in range(0, pooled.shape[0], tile.shape[0]):
+        end = min(top + tile.shape[0], pooled.shape[0])
+        lowest = _pool_rows(
+            sgemm, left + 4 * top * left_stride, left_stride, right, right_stride, dim, values, values_stride, tile,
+            origin, n_columns, codes, by_row[:, top:end], by_column, numbers, _rows(pairs, top, end), table,
+            first[top:end], stop[top:end], _rows(allowed, top, end), rule, row_hashes[top:end], column_hashes, limit,
+            factor, peaks[top:end], totals[top:end], pooled[top:end],
+        )  # fmt: skip
+        least = min(least, lowest)
+    return least
+
+
+@helper
+def _rows(matrix, top, end):  # type: ignore[no-untyped-def]
+    """Some rows of what may be empty, which is said by one row of no columns."""
+    return matrix[top:end] if matrix.size else matrix[:1]
+
+
+@helper
+def _pool_rows(  # type: ignore[no-untyped-def]
+    sgemm, left, left_stride, right, right_stride, dim, values, values_stride, tile, origin, n_columns,
+    codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
+    rule, row_hashes, column_hashes, limit, factor, peaks, totals, pooled,
+):  # fmt: skip
+    """Take the columns of a span into the sums of as many rows as a tile has."""
     n_rows, value_dim = pooled.shape
     least = ZERO
     flat = tile.reshape(-1)
@@ -45,10 +71,9 @@ def pool_span(  # type: ignore[no-untyped-def]
         scores = flat[: n_rows * width].reshape(n_rows, width)
         if dim >= 0:
             multiply(
-            sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ONE,
-            ZERO,
-            scores.ctypes.data, width,
-        )  # fmt: skip
+                sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ONE,
+                ZERO, scores.ctypes.data, width,
+            )  # fmt: skip
         for i in range(n_rows):
             row = scores[i]
             for k in range(codes.shape[0]):
@@ -113,12 +138,32 @@ def differentiate_span(  # type: ignore[no-untyped-def]
     Args:
         scale: What `left` was multiplied by.
         gradient: dO, `(n_rows, value_dim)`.
-        tile, second: Scratch, `(n_rows, width)` each.
+        tile, second: Scratch, `(height, width)` each: as many rows and columns as are worked on together.
         kept: Scratch, a row for each step and one more.
         to_left: `(n_rows, dim)`, or empty if not wanted; likewise
         to_right: `(dim, n_keys)`, transposed, which products write faster;
         to_values: `(value_dim, n_keys)`.
     """
+    for top in range(0, by_row.shape[1], tile.shape[0]):
+        end = min(top + tile.shape[0], by_row.shape[1])
+        _differentiate_rows(
+            sgemm, left + 4 * top * left_stride, left_stride, right, right_stride, dim, scale, values, values_stride,
+            gradient + 4 * top * gradient_stride, gradient_stride, value_dim, tile, second, origin, n_columns, codes,
+            by_row[:, top:end], by_column, numbers, _rows(pairs, top, end), table, first[top:end], stop[top:end],
+            _rows(allowed, top, end), rule, alpha, offsets[top:end], scales[top:end], deltas[top:end],
+            row_hashes[top:end], column_hashes, limit, factor, kept, to_left[top:end], to_right, to_values,
+            to_by_row[:, top:end], to_by_column, to_numbers, to_table,
+        )  # fmt: skip
+
+
+@helper
+def _differentiate_rows(  # type: ignore[no-untyped-def]
+    sgemm, left, left_stride, right, right_stride, dim, scale, values, values_stride, gradient, gradient_stride,
+    value_dim, tile, second, origin, n_columns, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
+    rule, alpha, offsets, scales, deltas, row_hashes, column_hashes, limit, factor, kept,
+    to_left, to_right, to_values, to_by_row, to_by_column, to_numbers, to_table,
+):  # fmt: skip
+    """Add what a span gives to the gradients, for as many rows as a tile has."""
     n_rows, n_steps = by_row.shape[1], codes.shape[0]
     flat, flat_second = tile.reshape(-1), second.reshape(-1)
     for start in range(0, n_columns, tile.shape[1]):
@@ -128,10 +173,9 @@ def differentiate_span(  # type: ignore[no-untyped-def]
         change = flat_second[: n_rows * width].reshape(n_rows, width)
         if dim >= 0:
             multiply(
-            sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ONE,
-            ZERO,
-            scores.ctypes.data, width,
-        )  # fmt: skip
+                sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ONE,
+                ZERO, scores.ctypes.data, width,
+            )  # fmt: skip
         multiply(
             sgemm, n_rows, width, value_dim, gradient, gradient_stride, 0, values + 4 * at * values_stride,
             values_stride, 1, ONE, ZERO, change.ctypes.data, width,

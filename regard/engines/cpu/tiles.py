@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,7 @@ from regard.problem import AttentionProblem
 ROWS, COLUMNS = 256, 512  # a tile of scores fills half of a second-level cache of 1 MiB
 HEIGHTS = (256, 128, 64)
 CHANNEL_ROWS = 128
+TASK_PAIRS = 1 << 22  # pairs that a thread takes at once: some 15 ms
 PAIR_SECONDS, BLOCK_SECONDS = 3.3e-9, 50e-6  # what a pair and a block cost, about: where to trade one for the other
 MOST_COLUMNS = 1 << 13  # of a tile with few rows: one row of it fits the first-level cache
 
@@ -65,12 +67,22 @@ class Tiles:
     @cached_property
     def _blocks(self) -> list[range]:
         """Blocks so high that what is computed in vain, where rows see different columns, costs less than blocks do."""
+        grid = self.problem.grid
         if self.by_channels:
             height = min(max(CHANNEL_ELEMENTS // max(self.problem.form.width, 1), 8), CHANNEL_ROWS)
-            return list(cut(self.problem.grid.rows, height))
-        heights = HEIGHTS if self.problem.mask is not None and self.problem.grid.n_queries > HEIGHTS[-1] else (ROWS,)
+            return list(cut(grid.rows, height))
+        heights = HEIGHTS if self.problem.mask is not None and grid.n_queries > HEIGHTS[-1] else (ROWS,)
         best = min(heights, key=lambda height: self.visited(height) * PAIR_SECONDS + BLOCK_SECONDS / height)
-        return list(cut(self.problem.grid.rows, best))
+        return list(cut(grid.rows, best))
+
+    def long_blocks(self) -> list[range]:
+        grid = self.problem.grid
+        if self.by_channels or self.problem.mask is not None:
+            return self._blocks
+        # The compiled loops cut such rows by themselves: few calls, but enough for every thread to have some.
+        n_entries = max(math.prod(grid.batch_shape), 1)
+        height = min(TASK_PAIRS // max(grid.n_keys, 1), n_entries * grid.n_queries // (4 * workers.count()))
+        return list(cut(grid.rows, max(height // ROWS, 1) * ROWS))
 
     def visited(self, height: int) -> float:
         """How many columns a row visits in blocks of that height, by the look of a few."""
@@ -208,7 +220,7 @@ class Tiles:
     def scores(self, program: Program, entry: Entry, rows: range, span: LiveSpan) -> Any:
         """The scores of a span, −inf where not allowed, on scratch that the next call overwrites."""
         products = _products(program, entry, rows)
-        tile = products.tile(span.columns, len(span.columns))
+        tile = products.whole(span.columns)
         nothing = np.zeros(len(rows), np.float32)
         spans.score_span(
             sgemm_address(),
@@ -257,8 +269,12 @@ class _Products:
         self.places = (*place(left), *place(entry.right), left.shape[1])
 
     def tile(self, columns: range, width: int) -> Any:
-        """Scratch for the loop."""
-        return workers.scratch("tile", self.n_rows, width)
+        """Scratch for the loop, which cuts rows and columns by it."""
+        return workers.scratch("tile", min(self.n_rows, ROWS), width)
+
+    def whole(self, columns: range) -> Any:
+        """Scratch for all rows and columns at once."""
+        return workers.scratch("tile", self.n_rows, len(columns))
 
     def differentiate(self, columns: range, change: Any, to_left: Any, sums: KeySums) -> None:
         """Nothing is left to do."""
@@ -277,6 +293,10 @@ class _ChannelProducts:
         self.places = (0, 0, 0, 0, -1)  # no products
 
     def tile(self, columns: range, width: int) -> Any:
+        """The scores of some columns."""
+        return self.whole(columns)
+
+    def whole(self, columns: range) -> Any:
         """The scores of some columns."""
         scores = workers.scratch("tile", self.n_rows, len(columns))
         channel_scores(self.queries, self._keys(columns), self.weight, self.scale, self.branch, scores)

@@ -68,6 +68,10 @@ class Way(Protocol):
         """The rows, in blocks."""
         ...
 
+    def long_blocks(self) -> list[range]:
+        """The rows in blocks for `pool` and `differentiate`: longer ones, where that saves calls."""
+        ...
+
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
         """Take the live pairs of a block into its sums; returns the least numerator.
 

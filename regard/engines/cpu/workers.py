@@ -150,6 +150,7 @@ def _start(threads: int) -> None:
 
         def begin() -> None:
             _inside.worker = True
+            torch.get_num_threads()  # a thread that never asked would take the number of others later on
             torch.set_num_threads(1)
             begun.release()
             end.wait()  # so that each task has a thread of its own

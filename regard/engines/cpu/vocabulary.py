@@ -1,0 +1,77 @@
+"""What the compiled kernels have words for, known without importing them."""
+
+from __future__ import annotations
+
+import torch
+
+from regard.engines.cpu import codes
+from regard.problem import AttentionProblem
+from regard.scores import steps
+from regard.scores.form import ChannelForm, DotForm
+from regard.weights import (
+    Conic,
+    Entmax,
+    OneHot,
+    Proportional,
+    Raw,
+    Sigmoid,
+    Softmax,
+    Sparsemax,
+    TopK,
+    Uniform,
+    Weights,
+)
+
+RULES: dict[type[Weights], int] = {
+    Softmax: codes.SOFTMAX,
+    Proportional: codes.PROPORTIONAL,
+    Conic: codes.CONIC,
+    Raw: codes.RAW,
+    Sigmoid: codes.SIGMOID,
+    Uniform: codes.UNIFORM,
+    Entmax: codes.ENTMAX,
+    Sparsemax: codes.ENTMAX,
+}
+
+STEPS = (
+    steps.Scale,
+    steps.Gate,
+    steps.Cap,
+    steps.AddPairs,
+    steps.AddDistance,
+    steps.AddRelative,
+    steps.Indicator,
+    steps.Parabola,
+    steps.Tent,
+)
+
+
+def in_words(problem: AttentionProblem) -> bool:
+    """Whether kernels can compute a problem: its form, steps, rule and dtype are all known to them."""
+    form, (rule, choose) = problem.form, inner_rule(problem.weights)
+    if rule is None or problem.compute_dtype != torch.float32 or problem.grid.device.type != "cpu":
+        return False
+    if not (type(form) is DotForm or (type(form) is ChannelForm and not choose)):
+        return False
+    if 0 in (*problem.output_shape, problem.grid.n_keys, form.tensors()[0].shape[-1]):
+        return False
+    tables = pairs = 0
+    for step in form.steps:
+        if type(step) not in STEPS:
+            return False
+        tables += isinstance(step, steps.AddRelative)
+        if isinstance(step, steps.AddPairs) and 1 not in step.bias.shape[-2:]:
+            pairs += 1
+            if step.bias.requires_grad:
+                return False  # its gradient is n × m
+    return tables <= 1 and pairs <= 1
+
+
+def inner_rule(rule: Weights) -> tuple[Weights | None, int]:
+    """(the rule, how many keys are chosen for it first); no rule where the kernels do not have it."""
+    if type(rule) is OneHot:
+        return Uniform(), 1
+    inner, choose = (rule.then, rule.k) if isinstance(rule, TopK) and type(rule) is TopK else (rule, 0)
+    if type(inner) not in RULES or (isinstance(inner, Entmax) and inner.learned()):
+        return None, 0
+    return inner, choose

@@ -1,0 +1,53 @@
+"""Whether Python runs once for many calls: while torch compiles or exports it, or inside a transform of torch.func.
+
+Then no decision can be taken on what a tensor holds, and what was computed must not be kept for later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, overload
+
+import torch
+
+Value = TypeVar("Value")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def is_tracing() -> bool:
+    """Whether torch.compile or torch.export looks on, or a transform such as torch.vmap or torch.func.grad is open."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def is_transforming() -> bool:
+    """Whether a transform of torch.func is open, compiled or not."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def constant(function: Function) -> Function:
+    """A function that torch.compile calls, rather than traces, and whose result it takes as fixed.
+
+    As torch.compiler.assume_constant_result, without importing the compiler.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+class kept(Generic[Value]):  # noqa: N801 - it is used as cached_property is
+    """functools.cached_property without the lock of Python 3.11, which torch.compile cannot trace."""
+
+    def __init__(self, function: Callable[[Any], Value]) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, owner: object, kind: type) -> Value: ...
+    def __get__(self, owner: object | None, kind: type) -> Self | Value:
+        if owner is None:
+            return self
+        value = self.function(owner)
+        owner.__dict__[self.name] = value
+        return value

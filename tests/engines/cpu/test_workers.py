@@ -1,0 +1,421 @@
+"""The pool of threads: what it promises to calls, to torch, to Ctrl-C and to forked children."""
+
+import gc
+import os
+import threading
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from textwrap import dedent
+
+import pytest
+import torch
+
+pytest.importorskip("numba")
+
+from regard import Additive, Entmax, Gated, TopK, attend
+from regard.engines.cpu import workers
+from regard.engines.tiled import Tiled
+
+KERNELS = Tiled(kernels=True)
+PATIENCE = 30  # seconds after which something hangs
+
+
+@pytest.fixture
+def no_pools(monkeypatch, two_threads):
+    """As at the start of a process."""
+    monkeypatch.setattr(workers, "_pools", {})
+
+
+def names_of_threads(n_tasks, meeting=None):
+    def task():
+        if meeting is not None:
+            meeting.wait(PATIENCE)
+        return threading.current_thread().name
+
+    return set(workers.run([task] * n_tasks))
+
+
+def test_results_come_in_the_order_of_the_tasks(two_threads):
+    def task(place):
+        time.sleep(0.01 * (place % 3))
+        return place
+
+    assert workers.run([partial(task, place) for place in range(20)]) == list(range(20))
+    assert workers.run([]) == []
+
+
+def test_one_task_stays_with_the_caller(two_threads):
+    assert names_of_threads(1) == {threading.current_thread().name}
+
+
+def test_a_call_inside_a_worker_stays_in_it(two_threads):
+    def task():
+        return {threading.current_thread().name} == names_of_threads(5) and workers.count() == 1
+
+    assert workers.run([task] * 4) == [True] * 4
+
+
+def test_threads_follow_set_num_threads(two_threads):
+    for threads in (3, 2, 4):
+        torch.set_num_threads(threads)
+        assert workers.count() == threads
+        # All meet, so that there are enough of them; nobody else came.
+        assert len(names_of_threads(threads, threading.Barrier(threads))) == threads
+        assert len(names_of_threads(50)) <= threads
+    torch.set_num_threads(1)
+    assert names_of_threads(3) == {threading.current_thread().name}
+
+
+def test_torch_uses_as_many_threads_as_before(no_pools):
+    def in_a_new_thread():
+        with ThreadPoolExecutor(1) as other:
+            return other.submit(torch.get_num_threads).result()
+
+    torch.set_num_threads(3)
+    workers.run([int] * 4)
+    assert torch.get_num_threads() == in_a_new_thread() == 3
+
+    # The first call may come from a thread that has another number: it changes neither its own nor that of others.
+    def call_from_a_thread_of_two():
+        torch.get_num_threads()
+        torch.set_num_threads(2)
+        changed.set()
+        restored.wait(PATIENCE)
+        workers.run([int] * 4)
+        return torch.get_num_threads()
+
+    changed, restored = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as other:
+        mine = other.submit(call_from_a_thread_of_two)
+        changed.wait(PATIENCE)
+        torch.set_num_threads(4)
+        restored.set()
+        assert mine.result() == 2
+    assert torch.get_num_threads() == in_a_new_thread() == 4
+    assert workers.run([torch.get_num_threads] * 4) == [1] * 4
+
+
+def test_first_calls_at_the_same_time_share_one_pool(no_pools):
+    together = threading.Barrier(8)
+
+    def call():
+        together.wait(PATIENCE)
+        return names_of_threads(4)
+
+    with ThreadPoolExecutor(8) as threads:
+        seen = [future.result(PATIENCE) for future in [threads.submit(call) for _ in range(8)]]
+    assert len(workers._pools) == 1
+    assert len(set().union(*seen)) <= 2
+
+
+def test_a_call_goes_on_alone_where_no_thread_can_be_started(no_pools, monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert names_of_threads(3) == {threading.current_thread().name}
+
+
+def test_a_call_makes_do_with_the_threads_that_can_be_started(no_pools, monkeypatch):
+    start, started = threading.Thread.start, []
+
+    def refuse_the_third(self):
+        started.append(self)
+        if len(started) > 2:  # the first is the one that starts the others
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_the_third)
+    assert len(names_of_threads(3)) == 1
+    assert torch.get_num_threads() == 2
+
+
+def test_an_error_comes_out_and_the_others_stop(two_threads):
+    begun = []
+
+    def fail():
+        raise MemoryError("no more")
+
+    def work():
+        begun.append(1)
+        for _ in range(1000):
+            workers.check_stopped()
+            time.sleep(0.01)
+
+    before = time.monotonic()
+    with pytest.raises(MemoryError, match="no more"):
+        workers.run([fail, *[work] * 50])
+    assert time.monotonic() - before < 5  # all of it would take 250 seconds
+    assert len(begun) <= 2
+    assert workers.run([int] * 4) == [0] * 4
+
+
+def test_a_failed_call_does_not_wait_for_a_thread_that_cannot_stop(two_threads, monkeypatch):
+    """As one in a compiler, which takes seconds."""
+    monkeypatch.setattr(workers, "PATIENCE_SECONDS", 0.05)
+    hold, ended, begun = threading.Event(), threading.Event(), threading.Event()
+
+    def compile_for_long():
+        begun.set()
+        hold.wait(PATIENCE)
+        ended.set()
+
+    def fail():
+        begun.wait(PATIENCE)
+        raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        workers.run([compile_for_long, fail])
+    assert not ended.is_set()
+    assert workers.run([int] * 4) == [0] * 4  # the other thread is free
+    hold.set()
+    assert ended.wait(PATIENCE)
+
+
+def test_an_error_leaves_no_cycle_that_holds_memory(two_threads):
+    class Large:
+        def __call__(self):
+            raise ValueError("it failed")
+
+    gc.collect()
+    gc.disable()
+    try:
+        task = Large()
+        alive = weakref.ref(task)
+        with pytest.raises(ValueError, match="it failed") as caught:
+            workers.run([task, task])
+        del task, caught
+        for _ in range(100):  # the thread lets go of its task a moment after
+            if alive() is None:
+                break
+            time.sleep(0.01)
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+def test_tasks_know_the_inference_mode_of_the_call(two_threads):
+    with torch.inference_mode():
+        assert workers.run([torch.is_inference_mode_enabled] * 4) == [True] * 4
+    assert workers.run([torch.is_inference_mode_enabled] * 4) == [False] * 4
+    assert workers.run([torch.is_grad_enabled] * 4) == [False] * 4
+
+
+def test_scratch_is_kept_aligned_and_not_shared_with_a_call_inside():
+    def task():
+        outer = workers.scratch("test", 4, 4)
+        assert outer.ctypes.data % 64 == 0
+        assert workers.scratch("test", 2, 2).ctypes.data == outer.ctypes.data
+        return workers.run([lambda: workers.scratch("test", 4, 4).ctypes.data])[0] != outer.ctypes.data
+
+    assert workers.run([task]) == [True]
+
+
+def test_large_scratch_is_not_kept(monkeypatch):
+    monkeypatch.setattr(workers, "KEPT_ELEMENTS", 100)
+    assert workers.scratch("large", 10, 10) is not None
+    workers.scratch("larger", 10, 11)
+    kept = {name for name, _ in workers._inside.scratch}
+    assert "large" in kept
+    assert "larger" not in kept
+
+
+# Many calls at once ---------------------------------------------------------------------------------------------------
+
+
+def test_concurrent_calls_give_the_bits_of_serial_ones(two_threads):
+    torch.manual_seed(0)
+    kinds = [
+        {},
+        {"score": Gated(16, 16)},
+        {"score": Additive(16, 16, 8)},
+        {"weights": Entmax(1.5)},
+        {"weights": TopK(5)},
+    ]
+    inputs = torch.randn(3, 3, 300, 16)
+
+    def call(place):
+        q, k, v = (each.clone().requires_grad_() for each in inputs + place % 4)
+        output = attend(q, k, v, engine=KERNELS, **kinds[place % len(kinds)])
+        return [output.detach(), *torch.autograd.grad(output.square().sum(), (q, k, v))]
+
+    serial = [call(place) for place in range(20)]
+    with ThreadPoolExecutor(8) as threads:
+        futures = [threads.submit(call, place % 20) for place in range(100)]
+        for place, future in enumerate(futures):
+            for one, other in zip(future.result(PATIENCE), serial[place % 20], strict=True):
+                assert torch.equal(one, other)
+
+
+# Ctrl-C ---------------------------------------------------------------------------------------------------------------
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import torch
+from regard import Additive, Entmax, TopK, attend, weigh
+from regard.engines.tiled import Tiled
+
+torch.set_num_threads(2)
+torch.manual_seed(0)
+KERNELS = Tiled(kernels=True)
+
+def inputs(n, heads=1):
+    return [torch.randn(heads, n, 64, requires_grad=True) for _ in range(3)]
+
+def forward(n, heads, **options):
+    tensors = inputs(n, heads)
+    return lambda: attend(*tensors, engine=KERNELS, **options)
+
+def backward(n, heads, **options):
+    output = attend(*inputs(n, heads), engine=KERNELS, **options)
+    return lambda: output.backward(torch.ones_like(output), retain_graph=True)
+
+def view(n, heads, **options):
+    with torch.no_grad():
+        tensors = inputs(n, heads)
+        return lambda: weigh(*tensors, engine=KERNELS, **options).collect(top=4, received=True)
+
+def check(**options):
+    q, k, v = inputs(200, 2)
+    results = []
+    for engine in (KERNELS, Tiled(kernels=False)):
+        output = attend(q, k, v, engine=engine, **options)
+        results.append([output, *torch.autograd.grad(output.square().sum(), (q, k, v))])
+    for one, other in zip(*results):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+def interrupt(work):
+    '''Seconds from the signal to the exception.'''
+    sent = []
+    def send():
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+    timer = threading.Timer(0.15, send)
+    timer.start()
+    try:
+        while not sent or time.monotonic() < sent[0] + 30:
+            work()
+    except KeyboardInterrupt:
+        return time.monotonic() - sent[0]
+    finally:
+        timer.cancel()
+    raise AssertionError("it was not interrupted")
+
+KINDS = {
+    "dot": (8192, {}),
+    "additive": (4096, {"score": Additive(64, 64, 64)}),
+    "entmax": (8192, {"weights": Entmax(1.5)}),
+    "top": (8192, {"weights": TopK(32)}),
+}
+for name in sys.argv[1:] or os.environ["KINDS"].split():
+    n, options = KINDS[name]
+    check(**options)
+    works = [forward(n, 64, **options), backward(n, 2, **options)]
+    if name == "dot":
+        works.append(view(n, 64))
+    for work in works:
+        # Others may have the cores: one of a few tries shows that nothing is in the way.
+        tries = []
+        while not tries or (tries[-1] > 1 and len(tries) < 4):
+            tries.append(interrupt(work))
+        assert tries[-1] <= 1, (name, work, tries)
+        check(**options)
+"""
+
+
+@pytest.mark.parametrize("kinds", ["dot additive", "entmax top"])
+def test_ctrl_c_is_heard_within_a_second_and_the_next_call_is_right(child, kinds):
+    child(INTERRUPTED, KINDS=kinds)
+
+
+# Forks and other processes --------------------------------------------------------------------------------------------
+
+# Torch's own threads do not survive a fork: a child must have one thread, as torch's DataLoader sees to.
+# Python 3.12 warns of every fork of a process with threads.
+QUIET = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
+
+CALLED = """
+import multiprocessing, os, signal, sys
+import torch
+from regard import Additive, Entmax, attend
+from regard.engines.tiled import Tiled
+
+signal.alarm(80)  # a child that hangs ends, too
+
+def call(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    q, k, v = (torch.randn(2, 300, 16, generator=generator, requires_grad=True) for _ in range(3))
+    output = attend(q, k, v, engine=Tiled(kernels=True), weights=Entmax(1.5))
+    return torch.cat([output.detach(), *torch.autograd.grad(output.square().sum(), (q, k, v))])
+
+def alone(seed):
+    torch.set_num_threads(1)
+    return call(seed).tolist()
+
+class Calls(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+    def __getitem__(self, place):
+        return call(place)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_forked_children_start_threads_of_their_own(child):
+    code = """
+    torch.set_num_threads(2)
+    from regard.engines.cpu import workers
+    expected = call()
+    for _ in range(3):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                assert not workers._pools
+                assert len({name for name in workers.run([os.getpid] * 4)}) == 1 and workers._pools
+                torch.set_num_threads(1)
+                assert torch.equal(call(), expected)
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert torch.equal(call(), expected)
+    """
+    child(CALLED + dedent(code), **QUIET)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_data_loader_may_attend(child):
+    code = """
+    torch.set_num_threads(2)
+    expected = torch.stack([call(place) for place in range(6)])
+    loader = torch.utils.data.DataLoader(Calls(), batch_size=2, num_workers=2, multiprocessing_context="fork")
+    for _ in range(2):
+        assert torch.equal(torch.cat(list(loader)), expected)
+    assert torch.equal(call(), expected[0])
+    """
+    child(CALLED + dedent(code), **QUIET)
+
+
+def test_other_processes_give_the_same_numbers(child):
+    code = """
+    if __name__ == "__main__":
+        torch.set_num_threads(2)
+        expected = [call(seed).tolist() for seed in range(4)]
+        for method in {"fork", "spawn"} & set(multiprocessing.get_all_start_methods()):
+            with multiprocessing.get_context(method).Pool(2) as pool:
+                assert pool.map(alone, range(4)) == expected
+    """
+    child(CALLED + dedent(code), **QUIET)
+
+
+def test_a_call_while_the_interpreter_ends_goes_on_alone(child):
+    code = """
+    import atexit
+    torch.set_num_threads(2)
+    expected = call()
+    atexit.register(lambda: print(torch.equal(call(), expected)))
+    """
+    assert child(CALLED + dedent(code)) == "True\n"
