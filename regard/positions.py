@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import DtypeError, OptionError, ShapeError
+from regard.tensors import stretches
 
 Align: TypeAlias = Literal["start", "end"] | int | Tensor | None
 
@@ -84,7 +85,7 @@ def line_up(tensor: Tensor, grid: Grid, *, trailing: int, owner: str, name: str)
     batch_shape = tuple(tensor.shape[:split])
     missing = len(grid.batch_shape) - split
     fits = missing >= 0 and all(
-        size in (1, wanted) for size, wanted in zip(batch_shape, grid.batch_shape, strict=False)
+        stretches(size, wanted) for size, wanted in zip(batch_shape, grid.batch_shape, strict=False)
     )
     if not fits:
         raise ShapeError(

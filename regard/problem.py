@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -25,6 +24,7 @@ from regard.scores import Score
 from regard.scores.base import scaled_by
 from regard.scores.form import Form
 from regard.tensors import Span, broadcast_shapes, is_finite, positions_of, take, without_autocast
+from regard.tracing import is_tracing, kept
 from regard.weights import Weights
 
 
@@ -39,15 +39,15 @@ class AttentionProblem:
     weights: Weights
     mask: Mask | None
     dropout: float
-    seed: int  # what dropout depends on; 0 without dropout
+    seed: int | Tensor  # what dropout depends on, a tensor while tracing; 0 without dropout
     autocast_dtype: torch.dtype | None  # in which projections are done, where autocast was on
 
-    @cached_property
+    @kept
     def form(self) -> Form:
         """The pairwise form of the scores, projections done, with the rule's temperature."""
         return self._project(self.queries, self.keys)
 
-    @cached_property
+    @kept
     def grid(self) -> Grid:
         """The size of the problem: all batch axes broadcast."""
         form, heads = self.form, self.weights.batch_shape
@@ -88,14 +88,14 @@ class AttentionProblem:
         """The dtype in which scores, weights and sums are computed: half precision is accumulated in float32."""
         return torch.float64 if self.values.dtype == torch.float64 else torch.float32
 
-    @cached_property
+    @kept
     def visibility(self) -> Cover:
         """Whether the mask lets every query see every key, none see any, or something in between."""
         if self.mask is None:
             return Cover.ALL
         return self.mask.cover(self.grid.rows, self.grid.columns, self.grid)
 
-    @cached_property
+    @kept
     def may_leak(self) -> bool:
         """Whether NaN or infinity is among the inputs, which must reach those alone who give it weight."""
         return not is_finite(self.queries, self.keys, self.values)
@@ -119,21 +119,36 @@ class AttentionProblem:
 
     def around(self, form: Form) -> AttentionProblem:
         """This problem, made a moment ago, told its form, and that all its tensors are finite."""
-        # Where cached_property keeps what it has computed: the form is not derived from queries and keys.
+        # Where `kept` keeps what it has computed: the form is not derived from queries and keys.
         self.__dict__["form"] = form
         self.__dict__["may_leak"] = False
         return self
 
-    @cached_property
+    def around_broken(self, sane: Form, broken_queries: Tensor, broken_keys: Tensor) -> AttentionProblem:
+        """This problem, made a moment ago, told which of its queries and keys are not finite, and its form without."""
+        self.__dict__["may_leak"] = True
+        self.__dict__["_sane"] = sane, broken_queries, broken_keys
+        return self
+
+    @kept
     def notes(self) -> dict[str, Any]:
         """What an engine worked out when it was asked whether it can, and needs again when it runs."""
         return {}
 
     def scores(self, rows: Span | None = None, columns: Span | None = None) -> Tensor:
         """The scores of a tile, `(..., rows, columns)`, −inf where the mask does not allow the pair."""
-        rows = self.grid.rows if rows is None else rows
-        columns = self.grid.columns if columns is None else columns
-        scores = self._raw_scores(rows, columns)
+        grid = self.grid
+        if rows is None and columns is None and is_tracing():
+            # Ranges would fix sizes that may be symbols.
+            rows, columns = (
+                torch.arange(grid.n_queries, device=grid.device),
+                torch.arange(grid.n_keys, device=grid.device),
+            )
+            scores = self.form.to(self.compute_dtype).scores()
+        else:
+            rows = grid.rows if rows is None else rows
+            columns = grid.columns if columns is None else columns
+            scores = self._raw_scores(rows, columns)
         if self.mask is None:
             return scores
         return torch.where(allowed_tile(self.mask, rows, columns, self.grid), scores, -torch.inf)
@@ -148,7 +163,7 @@ class AttentionProblem:
         broken = take(broken_queries, -2, rows) | take(broken_keys, -2, columns).mT
         return _Substitute.apply(scores, true_scores, broken.expand(scores.shape))  # type: ignore[no-any-return, no-untyped-call]
 
-    @cached_property
+    @kept
     def _sane(self) -> tuple[Form, Tensor, Tensor]:
         """The form with zeros for queries and keys that are not finite, and which those are."""
         broken_queries = ~self.queries.isfinite().all(-1, keepdim=True)
@@ -182,7 +197,7 @@ def make_problem(
     weights: Weights,
     mask: Mask | None = None,
     dropout: float = 0.0,
-    seed: int = 0,
+    seed: int | Tensor = 0,
 ) -> AttentionProblem:
     """The problem, once everything that can be wrong with it has been checked."""
     check_kinds(queries, keys, values, score, weights, mask)
@@ -202,9 +217,10 @@ def make_problem(
     return problem
 
 
-def draw_seed() -> int:
-    """What a call's dropout depends on, from torch's generator."""
-    return int(torch.randint(2**62, (), dtype=torch.int64, device="cpu"))
+def draw_seed() -> int | Tensor:
+    """What a call's dropout depends on, from torch's generator; while tracing a tensor, so that it is drawn anew."""
+    seed = torch.randint(2**62, (), dtype=torch.int64, device="cpu")
+    return seed if is_tracing() else int(seed)
 
 
 def allowed_tile(mask: Mask, rows: Span, columns: Span, grid: Grid) -> Tensor:

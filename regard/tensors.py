@@ -10,6 +10,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from regard.tracing import is_tracing
+
 Span: TypeAlias = range | Tensor
 """Some rows or columns: a range (a slice, no copy) or a tensor of indices (a gather)."""
 
@@ -47,7 +49,12 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def is_finite(*tensors: Tensor) -> bool:
-    """Whether every entry is finite. A sum is finite only if its terms are: one pass, no temporary."""
+    """Whether every entry is finite, which is taken for granted while tracing.
+
+    A sum is finite only if its terms are: one pass, no temporary.
+    """
+    if is_tracing():
+        return True
     total: float | Tensor = 0.0
     for each in tensors:
         # Sums of half precision are taken in float32, where they do not overflow.
@@ -63,18 +70,26 @@ def without_autocast(device: str) -> AbstractContextManager[object]:
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
+def stretches(size: int, wanted: int) -> bool:
+    """Whether an axis of that size broadcasts to `wanted`.
+
+    Two comparisons, because torch.compile does not look into `size in (1, wanted)` where they are symbols.
+    """
+    return size == 1 or size == wanted
+
+
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """The shape that these broadcast to; a ValueError if they do not.
 
     torch has this too, at half the cost of a small attention.
     """
-    if shapes and shapes.count(shapes[0]) == len(shapes):
+    if not is_tracing() and shapes and shapes.count(shapes[0]) == len(shapes):
         return tuple(shapes[0])
-    length = max(map(len, shapes), default=0)
+    length = max([0, *map(len, shapes)])
     result = [1] * length
     for shape in shapes:
         for place, size in enumerate(shape, start=length - len(shape)):
-            if size != 1 and result[place] not in (1, size):
+            if size != 1 and not stretches(result[place], size):
                 raise ValueError(f"shapes {[tuple(each) for each in shapes]} do not broadcast")
             result[place] = size if size != 1 else result[place]
     return tuple(result)

@@ -33,7 +33,7 @@ def constant(function: Function) -> Function:
     return function
 
 
-class kept(Generic[Value]):  # noqa: N801 - it is used as cached_property is
+class kept(Generic[Value]):
     """functools.cached_property without the lock of Python 3.11, which torch.compile cannot trace."""
 
     def __init__(self, function: Callable[[Any], Value]) -> None:

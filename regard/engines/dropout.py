@@ -13,7 +13,9 @@ from regard.tensors import Span, positions_of
 _LOW_32_BITS = 0xFFFFFFFF
 
 
-def keep_factors(seed: int, probability: float, grid: Grid, rows: Span, columns: Span, dtype: torch.dtype) -> Tensor:
+def keep_factors(
+    seed: int | Tensor, probability: float, grid: Grid, rows: Span, columns: Span, dtype: torch.dtype
+) -> Tensor:
     """1/(1 − p) where a weight is kept and 0 where it is dropped, `(*batch_shape, rows, columns)`."""
     batch = torch.arange(math.prod(grid.batch_shape), device=grid.device).reshape(*grid.batch_shape, 1, 1)
     row_hash, column_hash = hashes(
@@ -23,7 +25,7 @@ def keep_factors(seed: int, probability: float, grid: Grid, rows: Span, columns:
     return kept.to(dtype) / (1 - probability)
 
 
-def hashes(seed: int, batch: Tensor | int, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+def hashes(seed: int | Tensor, batch: Tensor | int, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
     """What the hash of a pair is made of, 32 bits in int64: one for each batch entry and row, one for each column."""
     batch = torch.as_tensor(batch) + (seed & _LOW_32_BITS)
     return _mix(_mix(batch) ^ _mix(rows + (seed >> 32))), _mix(columns)

@@ -62,8 +62,9 @@ class Call(NamedTuple):
         return output if self.empty is None else torch.where(self.empty, 0, output)
 
     def _options(self) -> dict[str, Any]:
-        grouped = self.query.shape[1] != self.key.shape[1]
-        return {"attn_mask": self.mask, "is_causal": self.is_causal, "scale": self.scale, "enable_gqa": grouped}
+        options = {"attn_mask": self.mask, "is_causal": self.is_causal, "scale": self.scale}
+        # In a branch, so that torch.compile decides it too.
+        return {**options, "enable_gqa": True} if self.query.shape[1] != self.key.shape[1] else options
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,11 @@ def pool_fused(frame: Frame, call: Call, left: Tensor, right: Tensor, values: Te
     """The output of a call whose tensors are the fold of these, `(*batch_shape, n_queries, value_dim)`."""
     if torch.is_grad_enabled() and (left.requires_grad or right.requires_grad or values.requires_grad):
         return _Fused.apply(frame, call, left, right, values)  # type: ignore[no-any-return, no-untyped-call]
-    return _shaped(call.compute(), frame.grid)
+    return shaped(call.compute(), frame.grid)
 
 
-def _shaped(output: Tensor, grid: Grid) -> Tensor:
+def shaped(output: Tensor, grid: Grid) -> Tensor:
+    """The output of a call with the problem's own batch axes."""
     return output if len(grid.batch_shape) == 2 else output.reshape(*grid.batch_shape, *output.shape[-2:])
 
 
@@ -161,14 +163,14 @@ class _Fused(torch.autograd.Function):
             bias = _as_numbers(call.mask, values.dtype)
             pooled, log_totals = _flash(*call[:3], 0.0, call.is_causal, attn_mask=bias, scale=call.scale)
             ctx.save_for_backward(left, right, values, pooled, log_totals, call.mask, call.empty)
-            output = _shaped(call.finish(pooled), frame.grid)
+            output = shaped(call.finish(pooled), frame.grid)
             return output if output is pooled else output.detach()  # a view could not be changed in place
         wanted = ctx.needs_input_grad[2:]
         leaves = [each.detach().requires_grad_(need) for each, need in zip((left, right, values), wanted, strict=True)]
         with torch.enable_grad():
             folded = fold(frame.grid, *leaves)
             assert folded is not None
-            output = _shaped(call.of(*folded).compute(), frame.grid)
+            output = shaped(call.of(*folded).compute(), frame.grid)
         ctx.inner = output, leaves
         ctx.save_for_backward(left, right, values)
         return output.detach()

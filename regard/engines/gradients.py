@@ -39,12 +39,12 @@ def attach(stream: Stream, pooled: Pooled, captured: tuple[Tensor, ...], *, whol
     inputs = [tensor for part in stream.parts for tensor in part.inputs] + list(captured)
     if not torch.is_grad_enabled() or not any(each.requires_grad for each in inputs):
         return pooled.output
-    run = _Run(stream, pooled.statistics, pooled.slope_mean, captured, whole)
+    run = Run(stream, pooled.statistics, pooled.slope_mean, captured, whole)
     return _Attach.apply(run, pooled.output, *inputs)  # type: ignore[no-any-return, no-untyped-call]
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
     """What a backward pass needs to know beside tensors."""
 
     stream: Stream
@@ -58,7 +58,7 @@ class _Attach(torch.autograd.Function):
     """An output computed elsewhere, with the gradient that it should have."""
 
     @staticmethod
-    def forward(ctx: Any, run: _Run, output: Tensor, *inputs: Tensor) -> Tensor:
+    def forward(ctx: Any, run: Run, output: Tensor, *inputs: Tensor) -> Tensor:
         ctx.run = run
         result = output.detach()
         ctx.save_for_backward(result, *inputs)
@@ -76,7 +76,7 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, run: _Run, needed: Sequence[bool], output: Tensor, gradient: Tensor, *inputs: Tensor
+        ctx: Any, run: Run, needed: Sequence[bool], output: Tensor, gradient: Tensor, *inputs: Tensor
     ) -> tuple[Tensor | None, ...]:
         ctx.run, ctx.needed = run, needed
         ctx.save_for_backward(gradient, *inputs)
@@ -97,7 +97,7 @@ class _Gradients(torch.autograd.Function):
 
 
 def gradients_over_tiles(
-    run: _Run, needed: Sequence[bool], output: Tensor, gradient: Tensor, inputs: Sequence[Tensor]
+    run: Run, needed: Sequence[bool], output: Tensor, gradient: Tensor, inputs: Sequence[Tensor]
 ) -> list[Tensor | None]:
     """The derivative with respect to each input that needs one; None for the others."""
     stream, rule = run.stream, run.stream.rule
@@ -144,7 +144,7 @@ def _add_tile(
 class _Buffers:
     """The gradients so far, each in the shape of its input."""
 
-    def __init__(self, run: _Run, needed: Sequence[bool], inputs: Sequence[Tensor]) -> None:
+    def __init__(self, run: Run, needed: Sequence[bool], inputs: Sequence[Tensor]) -> None:
         self.run, self.needed, self.inputs = run, needed, inputs
         # Sums over many tiles: half precision is gathered in float32, and what every tile adds to in float64.
         self.gradients = [

@@ -12,6 +12,7 @@ from regard.masks.checks import bool_tensor, check_broadcasts, described
 from regard.masks.index import as_slice, pick
 from regard.masks.ranges import marked
 from regard.positions import Grid
+from regard.tensors import stretches
 
 
 class Allowed(Mask):
@@ -43,7 +44,7 @@ class Allowed(Mask):
     def check(self, grid: Grid) -> None:
         super().check(grid)
         n_rows, n_columns = self.tensor.shape[-2:]
-        if n_rows not in (1, grid.n_queries) or n_columns not in (1, grid.n_keys):
+        if not stretches(n_rows, grid.n_queries) or not stretches(n_columns, grid.n_keys):
             raise ShapeError(
                 f"`tensor` of Allowed must be (..., {grid.n_queries} or 1, {grid.n_keys} or 1) for "
                 f"{grid.n_queries} queries and {grid.n_keys} keys: got {tuple(self.tensor.shape)}. "
@@ -79,6 +80,9 @@ class Allowed(Mask):
         size = 8 if _in_words(strip) else grid.n_keys // strip.shape[-1]
         words = strip.view(torch.int64) if _in_words(strip) else strip
         return marked(words.any(dim=tuple(range(strip.ndim - 1))).cpu(), size, grid.n_keys)
+
+    def arguments(self) -> tuple[object, ...]:
+        return (self.tensor,)
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.tensor,)

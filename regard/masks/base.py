@@ -145,6 +145,10 @@ class Mask:
         """The tensors that must be on the problem's device."""
         return ()
 
+    def arguments(self) -> tuple[object, ...]:
+        """What the mask can be made of again: numbers, strings, tensors, masks, and tuples of those."""
+        return ()
+
     def batch_axes(self) -> Axes:
         """The batch axes of its own tensors, for `density` and `picture`."""
         return Axes()

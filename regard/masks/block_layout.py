@@ -111,6 +111,9 @@ class BlockLayout(Mask):
         counts = self.layout.sum(-1) * self.block_columns - self.layout[..., -1:].sum(-1) * beyond
         return counts[..., positions(rows, grid.device) // self.block_rows]
 
+    def arguments(self) -> tuple[object, ...]:
+        return self.layout, (self.block_rows, self.block_columns)
+
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.layout,)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
 from regard.positions import Grid
+from regard.tensors import stretches
 
 _INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
 _LARGEST = 1 << 62  # Twice this is more than an int64 holds.
@@ -34,7 +35,7 @@ def check_devices(tensors: tuple[Tensor, ...], grid: Grid, owner: str) -> None:
 def broadcasts_to(shape: Sequence[int], wanted: Sequence[int]) -> bool:
     """Whether a tensor of that shape can be expanded to `wanted`."""
     return len(shape) <= len(wanted) and all(
-        size in (1, want) for size, want in zip(reversed(shape), reversed(wanted), strict=False)
+        stretches(size, want) for size, want in zip(reversed(shape), reversed(wanted), strict=False)
     )
 
 

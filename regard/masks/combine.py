@@ -52,6 +52,9 @@ class Combined(Mask):
             agreed = agreed and cover is self.agrees
         return self.agrees if agreed else Cover.SOME
 
+    def arguments(self) -> tuple[object, ...]:
+        return self.masks
+
     def tensors(self) -> tuple[Tensor, ...]:
         return tuple(tensor for mask in self.masks for tensor in mask.tensors())
 
@@ -196,6 +199,9 @@ class Not(Mask):
     def known_counts(self, rows: range, grid: Grid) -> Tensor | None:
         counts = self.mask.known_counts(rows, grid)
         return None if counts is None else grid.n_keys - counts
+
+    def arguments(self) -> tuple[object, ...]:
+        return (self.mask,)
 
     def tensors(self) -> tuple[Tensor, ...]:
         return self.mask.tensors()

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from regard.errors import OptionError, ShapeError
 from regard.masks.base import Cover, Mask
-from regard.masks.checks import whole_tensor
+from regard.masks.checks import integer, whole_tensor
 from regard.masks.ranges import joined
 from regard.positions import Grid
+from regard.tracing import is_tracing
 
 
 class GlobalKeys(Mask):
@@ -31,14 +32,18 @@ class GlobalKeys(Mask):
     """
 
     def __init__(self, positions: Sequence[int] | Tensor) -> None:
+        if is_tracing() and not isinstance(positions, Tensor):
+            self.positions: tuple[int, ...] = tuple([integer(each, "GlobalKeys", "positions") for each in positions])
+            self._resolved: _Resolved | None = None
+            return
         tensor = whole_tensor(positions, "GlobalKeys", "positions")
         if tensor.ndim != 1:
             raise ShapeError(
                 f"`positions` of GlobalKeys must have one axis: got {tuple(tensor.shape)}. "
                 f"Pass the list of the keys that every query sees."
             )
-        self.positions: tuple[int, ...] = tuple(tensor.tolist())
-        self._resolved: _Resolved | None = None
+        self.positions = tuple(tensor.tolist())
+        self._resolved = None
 
     def check(self, grid: Grid) -> None:
         super().check(grid)
@@ -50,6 +55,8 @@ class GlobalKeys(Mask):
                 )
 
     def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        if is_tracing():
+            return torch.isin(columns, torch.tensor(self.positions, device=grid.device) % grid.n_keys)
         return torch.isin(columns, self._columns_tensor(grid))
 
     def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
@@ -88,6 +95,9 @@ class GlobalKeys(Mask):
             tensor = torch.tensor(columns, dtype=torch.int64, device=grid.device)
             kept = self._resolved = _Resolved(grid.n_keys, columns, live, tensor)
         return kept
+
+    def arguments(self) -> tuple[object, ...]:
+        return (self.positions,)
 
     def __repr__(self) -> str:
         shown = ", ".join(map(str, self.positions[:8]))

@@ -84,6 +84,9 @@ class KeyMask(Mask):
         counts = self._lined_up(grid).sum(-1)
         return counts.expand(*counts.shape[:-1], len(rows))
 
+    def arguments(self) -> tuple[object, ...]:
+        return (self.tensor,)
+
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.tensor,)
 

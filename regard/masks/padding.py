@@ -14,6 +14,7 @@ from regard.masks.base import Cover, Mask
 from regard.masks.checks import described, whole_tensor
 from regard.masks.index import positions
 from regard.positions import Grid, line_up
+from regard.tracing import is_tracing
 
 
 class Padding(Mask):
@@ -37,6 +38,8 @@ class Padding(Mask):
     def check(self, grid: Grid) -> None:
         super().check(grid)
         self._lined_up(grid)
+        if is_tracing():
+            return
         shortest, longest = self._extremes
         if shortest < 0 or longest > grid.n_keys:
             wrong = shortest if shortest < 0 else longest
@@ -75,6 +78,9 @@ class Padding(Mask):
     def known_counts(self, rows: range, grid: Grid) -> Tensor:
         lengths = self._lined_up(grid).squeeze(-1)
         return lengths.expand(*lengths.shape[:-1], len(rows))
+
+    def arguments(self) -> tuple[object, ...]:
+        return (self.lengths,)
 
     def tensors(self) -> tuple[Tensor, ...]:
         return () if self._plain else (self.lengths,)

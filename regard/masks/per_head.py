@@ -112,6 +112,9 @@ class PerHead(Mask):
         one = _of_one_head(grid)
         return _stack([mask.any_allowed(rows, one) for mask in self.masks], dim=-2)
 
+    def arguments(self) -> tuple[object, ...]:
+        return (self.masks,)
+
     def tensors(self) -> tuple[Tensor, ...]:
         return tuple(tensor for mask in self.masks for tensor in mask.tensors())
 

@@ -55,6 +55,9 @@ class Positional(Mask):
         assert isinstance(self.align, Tensor)
         return self.align.unique().tolist()  # type: ignore[no-any-return]
 
+    def arguments(self) -> tuple[object, ...]:
+        return (self.align,)
+
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.align,) if isinstance(self.align, Tensor) else ()
 

@@ -13,6 +13,7 @@ from regard.masks.checks import integer, whole_number
 from regard.masks.index import contains, positions, spread
 from regard.positions import Grid
 from regard.tensors import broadcast_shapes
+from regard.tracing import constant
 
 _ROUNDS = 20  # After these a key that was never swapped is one in a million.
 _WORD = 0xFFFFFFFF  # Hashes are of 32 bits, in int64.
@@ -99,14 +100,23 @@ class RandomKeys(Mask):
 
     def _draw(self, rows: Tensor, n_keys: int) -> Tensor:
         """The keys of each row, ascending: `(..., r, 1)` to `(..., r, per_query)`."""
-        digest = hashlib.blake2b(str(self.seed).encode(), digest_size=8).digest()
-        first, second = int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
+        first, second = _words(self.seed)
         ranks = torch.arange(self.per_query, device=rows.device)
         low, high = rows & _WORD, rows >> 32
         return shuffled(ranks, n_keys, _hash(low ^ first), _hash(_hash(low ^ second) ^ high)).sort(-1).values
 
+    def arguments(self) -> tuple[object, ...]:
+        return self.per_query, self.seed
+
     def __repr__(self) -> str:
         return f"RandomKeys(per_query={self.per_query}, seed={self.seed})"
+
+
+@constant
+def _words(seed: int) -> tuple[int, int]:
+    """Two words of 32 bits that any integer chooses."""
+    digest = hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
 
 
 def shuffled(ranks: Tensor, n: int, first: Tensor, second: Tensor) -> Tensor:

@@ -108,6 +108,9 @@ class SameDocument(Mask):
         start, stop = self._runs(rows, grid)
         return stop - start
 
+    def arguments(self) -> tuple[object, ...]:
+        return self.query_ids, self.key_ids
+
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.query_ids,) if self.key_ids is None else (self.query_ids, self.key_ids)
 

@@ -14,6 +14,7 @@ from regard.masks.checks import check_broadcasts, described, whole_tensor
 from regard.masks.index import FAR, as_slice, blocks, contains, from_far, pick, sort_unique, spread
 from regard.masks.ranges import marked
 from regard.positions import Grid
+from regard.tracing import is_tracing
 
 
 class Selected(Mask):
@@ -50,6 +51,8 @@ class Selected(Mask):
                 f"Pass (..., {grid.n_queries}, {shape[-1]})."
             )
         check_broadcasts(shape[:-2], grid, self.ordered, "Selected", "indices")
+        if is_tracing():
+            return
         least, greatest = self._extremes
         if least < -1 or greatest >= grid.n_keys:
             raise OptionError(
@@ -96,6 +99,9 @@ class Selected(Mask):
 
     def known_counts(self, rows: range, grid: Grid) -> Tensor:
         return (self.ordered[..., as_slice(rows), :] != FAR).sum(-1)
+
+    def arguments(self) -> tuple[object, ...]:
+        return (from_far(self.ordered),)
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.ordered,)

@@ -71,5 +71,8 @@ class Strided(Positional):
         """The first column at or after 0 that is on each row's stride, `(..., r, 1)`."""
         return (positions(rows, grid.device)[:, None] + self.offset(grid) % self.stride) % self.stride
 
+    def arguments(self) -> tuple[object, ...]:
+        return self.stride, self.align
+
     def __repr__(self) -> str:
         return self._shown(f"stride={self.stride}")

@@ -30,5 +30,8 @@ class Window(Band):
         after = None if after is None else whole_number(after, "Window", "after", 0, most=None)
         super().__init__(before, after, align)
 
+    def arguments(self) -> tuple[object, ...]:
+        return self.before, self.after, self.align
+
     def __repr__(self) -> str:
         return self._shown(f"before={self.before}", f"after={self.after}")

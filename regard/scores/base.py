@@ -13,6 +13,7 @@ from regard.errors import DtypeError, OptionError, ShapeError
 from regard.positions import Grid, per_head
 from regard.scores.form import ChannelForm, DotForm, Form, Step
 from regard.scores.steps import Scale
+from regard.tensors import stretches
 
 if TYPE_CHECKING:
     from regard.scores.combine import OnColumns, Scaled, Sum, WithBias
@@ -118,7 +119,7 @@ def project(inputs: Tensor, matrix: Tensor, owner: str) -> Tensor:
             f"{owner} must have parameters of the inputs' dtype: got parameters in {matrix.dtype} and inputs in "
             f"{inputs.dtype}. Convert the score with .to({inputs.dtype}), or run under torch.autocast."
         )
-    if matrix.ndim == 3 and inputs.ndim >= 3 and inputs.shape[-3] not in (1, matrix.shape[0]):
+    if matrix.ndim == 3 and inputs.ndim >= 3 and not stretches(inputs.shape[-3], matrix.shape[0]):
         raise ShapeError(
             f"{owner} has heads={matrix.shape[0]}, so the last batch axis must be {matrix.shape[0]} or 1: "
             f"got {tuple(inputs.shape)}. Put heads on the axis before n: (..., heads, n, dim)."
@@ -139,7 +140,7 @@ def scaled_by(form: Form, factor: float | Tensor) -> Form:
     """`form` times a factor, learned or not; a tensor has one factor, or one for each head."""
     if isinstance(factor, Tensor):
         # A factor for another number of heads stays a step: the problem says so with all its batch axes.
-        fits = factor.numel() == 1 or form.batch_shape[-1:] in ((), (1,), tuple(factor.shape[-1:]))
+        fits = factor.numel() == 1 or all(stretches(size, factor.shape[-1]) for size in form.batch_shape[-1:])
         if isinstance(form, DotForm) and not form.steps and fits:
             return dataclasses.replace(form, left=form.left * per_head(factor))
         return form.then(Scale(per_head(factor)))

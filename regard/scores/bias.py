@@ -12,6 +12,7 @@ from regard.positions import Align, Grid, check_align, per_head, resolve_offset
 from regard.scores.base import ScoreTerm, heads_shape
 from regard.scores.form import Step
 from regard.scores.steps import AddDistance, AddPairs, AddRelative
+from regard.tensors import stretches
 
 
 class Bias(ScoreTerm):
@@ -55,7 +56,7 @@ class Bias(ScoreTerm):
 
     def step(self, grid: Grid) -> Step:
         rows, columns = self.bias.shape[-2:]
-        if rows not in (1, grid.n_queries) or columns not in (1, grid.n_keys):
+        if not stretches(rows, grid.n_queries) or not stretches(columns, grid.n_keys):
             raise ShapeError(
                 f"`bias` must be (..., {grid.n_queries} or 1, {grid.n_keys} or 1) for {grid.n_queries} queries and "
                 f"{grid.n_keys} keys: got {tuple(self.bias.shape)}. Slice it to the problem."

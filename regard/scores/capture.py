@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -39,7 +40,7 @@ def substituting(leaves: Mapping[int, Tensor]) -> Iterator[None]:
 
 def call(function: Callable[[Tensor, Tensor], Tensor], queries: Tensor, keys: Tensor) -> Tensor:
     """`function(queries, keys)`, watched or with other tensors where someone asked for it."""
-    mode = _mode.get()
+    mode = None if torch.compiler.is_compiling() else _mode.get()
     if mode is None:
         return function(queries, keys)
     if isinstance(mode, _Watch):

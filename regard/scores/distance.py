@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor, nn
 
 from regard.errors import ShapeError
 from regard.learned import keep_positive, shown
 from regard.scores.base import Score, same_dim
-from regard.scores.form import ChannelForm, ChannelFunction, DotForm, Form
+from regard.scores.form import ChannelForm, ChannelFunction, DotForm, Form, SumForm
+from regard.tensors import stretches
+from regard.tracing import is_tracing
 
 # ‖q‖² + ‖k‖², in squared bandwidths, up to which the folded form's rounding (eps times that) does no harm.
 FOLD_LIMIT = 64.0
@@ -28,10 +32,11 @@ class DistanceScore(Score):
         """Raise unless queries, keys and the bandwidth have one dim."""
         name, dim = type(self).__name__, queries.shape[-1]
         same_dim(queries, keys, name)
-        if isinstance(self.bandwidth, Tensor) and tuple(self.bandwidth.shape) not in ((), (1,), (dim,)):
+        shape = self.bandwidth.shape if isinstance(self.bandwidth, Tensor) else ()
+        if len(shape) > 1 or not all(stretches(size, dim) for size in shape):
             raise ShapeError(
                 f"`bandwidth` of {name} must be one number, or one for each of {dim} dimensions: "
-                f"got {tuple(self.bandwidth.shape)}. Pass a tensor ({dim},)."
+                f"got {tuple(shape)}. Pass a tensor ({dim},)."
             )
 
     def extra_repr(self) -> str:
@@ -67,9 +72,25 @@ def summed(
     return ChannelForm(queries, keys, function, factor.expand(1, queries.shape[-1]), scale=scale)
 
 
+def folded_where_safe(form: Form) -> Form:
+    """The form with sums of squares as dot forms, where that is safe: what tracing had to leave undecided."""
+    if isinstance(form, SumForm):
+        return dataclasses.replace(form, terms=tuple(map(folded_where_safe, form.terms)))
+    if not isinstance(form, ChannelForm) or form.function != "square" or form.scale >= 0:
+        return form
+    if form.weight is not None and not bool((form.weight > 0).all()):
+        return form
+    # scale · Σ w (l − r)² = −‖l′ − r′‖² / 2, with each coordinate times √(−2 · scale · w).
+    spread: float | Tensor = (-2 * form.scale) ** 0.5
+    if form.weight is not None:
+        spread = spread * form.weight.sqrt()
+    found = folded(form.left * spread, form.right * spread)
+    return form if found is None else dataclasses.replace(found, steps=form.steps)
+
+
 def fold_is_safe(queries: Tensor, keys: Tensor) -> bool:
     """Whether the dot form of the squared distance keeps its digits for these points."""
-    if queries.dtype not in (torch.float32, torch.float64) or queries.numel() == 0 or keys.numel() == 0:
+    if is_tracing() or queries.dtype not in (torch.float32, torch.float64) or queries.numel() == 0 or keys.numel() == 0:
         return False
     with torch.no_grad():
         largest = queries.square().sum(-1).amax() + keys.square().sum(-1).amax()

@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.errors import OptionError, ScoreError
 from regard.scores.capture import call
 from regard.scores.parts import Parts, per_key, per_query, shared
-from regard.tensors import Span, broadcast_shapes, product
+from regard.tensors import Span, broadcast_shapes, product, stretches
 
 ChannelFunction: TypeAlias = Literal["tanh", "absolute", "square", "differ"]
 
@@ -262,4 +262,4 @@ def _check_scale(scale: object, owner: str) -> None:
 
 def _expands(shape: Sequence[int], wanted: Sequence[int]) -> bool:
     """Whether a shape expands to the wanted one."""
-    return all(size in (1, target) for size, target in zip(reversed(shape), reversed(wanted), strict=False))
+    return all(stretches(size, target) for size, target in zip(reversed(shape), reversed(wanted), strict=False))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.tensors import Span, take
+from regard.tracing import is_tracing
 
 
 def per_query(**options: Any) -> Any:
@@ -48,12 +49,15 @@ class Parts:
     def _declared(cls) -> tuple[tuple[str, Axes], ...]:
         """The tensor fields of this kind with the axes that each follows; read once, and kept by the class."""
         if "_tensor_fields" not in cls.__dict__:
-            fields = dataclasses.fields(cls)
-            found = tuple((each.name, each.metadata["axes"]) for each in fields if "axes" in each.metadata)
+            fields = cls.__dataclass_fields__.values()
+            found = tuple([(each.name, each.metadata["axes"]) for each in fields if "axes" in each.metadata])
+            if is_tracing():
+                return found
             cls._tensor_fields = found  # type: ignore[attr-defined]
         return cls.__dict__["_tensor_fields"]  # type: ignore[no-any-return]
 
-    def _fields(self) -> list[tuple[str, Tensor, Axes]]:
+    def fields(self) -> list[tuple[str, Tensor, Axes]]:
+        """The tensors of the bundle itself: name, tensor, and whether it follows queries and keys."""
         declared = self._declared()
         return [(name, value, axes) for name, axes in declared if (value := getattr(self, name)) is not None]
 
@@ -63,12 +67,12 @@ class Parts:
 
     def rebuilt(self, tensors: Iterator[Tensor]) -> Self:
         """The same bundle around other tensors, taken from the iterator in the order of `tensors()`."""
-        return self._with({name: next(tensors) for name, _, _ in self._fields()})
+        return self._with({name: next(tensors) for name, _, _ in self.fields()})
 
     def narrow(self, rows: Span, columns: Span) -> Self:
         """The bundle for a tile: those queries and those keys."""
         changes = {}
-        for name, tensor, (by_query, by_key) in self._fields():
+        for name, tensor, (by_query, by_key) in self.fields():
             part = tensor
             if by_query:
                 part = take(part, -2, rows)

@@ -145,6 +145,14 @@ class Weights(nn.Module):
             for each, tangent in zip(self.learned(), tangents, strict=True)
         )
 
+    def arguments(self) -> tuple[object, ...]:
+        """What the rule can be made of again, but for its `factor`, which is in the score by then."""
+        return ()
+
+    def layout(self) -> tuple[tuple[int, torch.dtype | None], ...]:
+        """The width and dtype of each statistic of `solve`; None is the dtype of the scores."""
+        raise NotImplementedError(f"{type(self).__name__} must define layout() to run inside an operator.")
+
     def log_normalizer(self, statistics: Statistics) -> Tensor | None:
         """log Z of each row, `(..., n_queries)`, for rules that have one."""
         return None

@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.errors import OptionError
 from regard.learned import keep, shown
 from regard.tensors import broadcast_shapes
+from regard.tracing import is_tracing
 from regard.weights.base import Fold, Peak, Statistics, Weights, masked, over_one_tile
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 # A safeguarded Newton step at least halves a bracket of length 1, so float64 is exhausted well before this many.
 MAX_PASSES = 128
+
+# While tracing nothing can be known to have settled. So many halvings leave a step of Newton nothing to repair.
+TRACED_PASSES = 48
 
 
 def sparsemax(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -55,7 +59,7 @@ def entmax(scores: Tensor, allowed: Tensor | None = None, *, alpha: float | Tens
     peak, threshold = _solve(
         over_one_tile(scores.detach(), torch.arange(scores.shape[-1], device=scores.device)), order.detach()
     )
-    if scores.requires_grad or order.requires_grad:
+    if scores.requires_grad or order.requires_grad or is_tracing():
         # Each differentiable Newton step at the root doubles the order to which the threshold's derivatives are right.
         for _ in range(2):
             threshold = _newton_step(scores, peak, threshold, order)
@@ -108,6 +112,13 @@ class Entmax(Weights):
     def slope(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> Tensor:
         return _slope(weights, self._order().to(weights))
 
+    def arguments(self) -> tuple[object, ...]:
+        return (self.alpha,)
+
+    def layout(self) -> tuple[tuple[int, torch.dtype | None], ...]:
+        # Σ slope and entropy are kept for a learned alpha alone.
+        return (1, None), (1, torch.float64), *(((1, torch.float64),) * 2 if self.learned() else ())
+
     def learned(self) -> tuple[Tensor, ...]:
         return (self.alpha,) if isinstance(self.alpha, Tensor) and self.alpha.requires_grad else ()
 
@@ -126,12 +137,13 @@ class Entmax(Weights):
         return order.reshape(*order.shape, 1, 1)
 
     def _check_alpha(self) -> None:
-        alpha = torch.as_tensor(
-            self.alpha, dtype=torch.float64, device=None if isinstance(self.alpha, Tensor) else "cpu"
-        ).detach()
-        if not bool(((alpha > 1) & (alpha <= 4)).all()):
+        if isinstance(self.alpha, Tensor) and is_tracing():
+            return
+        # Plain numbers stay numbers, so that torch.compile can follow.
+        numbers = self.alpha.detach().flatten().tolist() if isinstance(self.alpha, Tensor) else [self.alpha]
+        if not all(1 < number <= 4 for number in numbers):
             raise OptionError(
-                f"`alpha` of Entmax must be in (1, 4]: got {alpha.tolist()}. "
+                f"`alpha` of Entmax must be in (1, 4]: got {', '.join(map(str, numbers))}. "
                 f"Use Softmax() for alpha = 1; clamp a learned alpha."
             )
 
@@ -152,6 +164,9 @@ class Sparsemax(Entmax):
     def __init__(self) -> None:
         super().__init__(2.0)
 
+    def arguments(self) -> tuple[object, ...]:
+        return ()
+
     def extra_repr(self) -> str:
         return ""
 
@@ -165,7 +180,7 @@ def _solve(fold: Fold, order: Tensor) -> tuple[Tensor, Tensor]:
     low = torch.full_like(peak, -1.0, dtype=torch.float64).expand(broadcast_shapes(peak.shape, order.shape)).clone()
     high = -(count.double().clamp(min=1).reciprocal().pow(order - 1)).expand_as(low).clone()
     threshold = low.clone()
-    for _ in range(MAX_PASSES):
+    for _ in range(TRACED_PASSES if is_tracing() else MAX_PASSES):
         total, slope = fold(_SumAndSlope(peak, threshold, order))
         low = torch.where(total >= 1, threshold, low)
         high = torch.where(total <= 1, threshold, high)
@@ -175,7 +190,7 @@ def _solve(fold: Fold, order: Tensor) -> tuple[Tensor, Tensor]:
         following = torch.where(inside, step, (low + high) / 2)
         settled = ((following - threshold).abs() <= 1e-15 * threshold.abs()) | (total == 1) | ~peak.isfinite()
         threshold = torch.where(settled, threshold, following)
-        if bool(settled.all()):
+        if not is_tracing() and bool(settled.all()):
             break
     return peak, torch.where(count == 0, torch.inf, threshold)
 

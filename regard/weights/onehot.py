@@ -44,6 +44,9 @@ class OneHot(Weights):
     def solve(self, fold: Fold) -> Statistics:
         return (fold(_Best())[1],)
 
+    def layout(self) -> tuple[tuple[int, torch.dtype | None], ...]:
+        return ((1, torch.int64),)
+
     def weights(self, scores: Tensor, statistics: Statistics, columns: Tensor) -> Tensor:
         return (columns == statistics[0]).to(scores.dtype)
 

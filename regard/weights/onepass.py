@@ -102,6 +102,9 @@ class OnePass(Weights):
     def solve(self, fold: Fold) -> Statistics:
         return self.finish(*fold(_PeakAndTotal(self)))
 
+    def layout(self) -> tuple[tuple[int, torch.dtype | None], ...]:
+        return (1, None), (1, None)
+
     def finish(self, peak: Tensor, total: Tensor) -> Statistics:
         """The statistics of rows, from their largest score and the sum of their numerators."""
         # A row that may look nowhere divides by infinity, so that every weight is exactly 0.

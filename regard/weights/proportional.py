@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ScoreError
+from regard.tracing import is_tracing
 from regard.weights.base import Statistics, masked
 from regard.weights.onepass import OnePass
 
@@ -55,7 +56,7 @@ class Proportional(OnePass):
 
     def numerators(self, scores: Tensor, peak: Tensor | None) -> Tensor:
         numerators = torch.where(scores == -torch.inf, 0, scores)
-        if bool((numerators < 0).any()):
+        if not is_tracing() and bool((numerators < 0).any()):
             refuse_negative(float(numerators.detach().min()))
         return numerators
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
 from regard.errors import OptionError
 from regard.learned import keep, keep_positive, shown
+from regard.tracing import is_tracing
 from regard.weights.base import Statistics, Weights, masked
 from regard.weights.onepass import OnePass, shift
 
@@ -63,7 +66,7 @@ class Softmax(OnePass):
     def __init__(self, temperature: float | nn.Parameter = 1.0, sink: float | Tensor | None = None) -> None:
         super().__init__()
         keep_positive(self, "temperature", temperature)
-        if sink is not None and bool(torch.as_tensor(sink).isnan().any()):
+        if sink is not None and _is_nan(sink):
             raise OptionError(f"`sink` of Softmax must be a logit: got {sink}. Leave it out for none.")
         keep(self, "sink", sink)
 
@@ -93,6 +96,9 @@ class Softmax(OnePass):
         # The sink joins at the end, once, so that parts can be merged before.
         new_peak = torch.maximum(peak, sink)
         return super().finish(new_peak, total * shift(peak, new_peak) + shift(sink, new_peak))
+
+    def arguments(self) -> tuple[object, ...]:
+        return 1.0, self.sink
 
     def learned(self) -> tuple[Tensor, ...]:
         return (self.sink,) if isinstance(self.sink, Tensor) and self.sink.requires_grad else ()
@@ -124,3 +130,9 @@ class Softmax(OnePass):
         plain = not isinstance(self.temperature, Tensor) and self.temperature == 1.0
         parts = [] if plain else [f"temperature={shown(self.temperature)}"]
         return ", ".join(parts if self.sink is None else [*parts, f"sink={shown(self.sink)}"])
+
+
+def _is_nan(sink: float | Tensor) -> bool:
+    if not isinstance(sink, Tensor):
+        return math.isnan(sink)
+    return not is_tracing() and bool(sink.isnan().any())
