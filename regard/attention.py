@@ -14,6 +14,8 @@ from regard.partials import Partial, start_partial
 from regard.planner import Plan, choose, explain
 from regard.problem import draw_seed, make_problem
 from regard.scores import ScaledDot, Score
+from regard.traced import attend_traced
+from regard.tracing import is_tracing
 from regard.view import WeightsView
 from regard.weights import Softmax, Weights
 
@@ -58,6 +60,8 @@ def attend(
         >>> attend(x, x, x, mask=Causal()).shape
         torch.Size([3, 3])
     """
+    if is_tracing():
+        return attend_traced(queries, keys, values, score, weights, mask, dropout, engine)
     if engine is None and type(dropout) is float and dropout == 0.0:
         # The most common call. What is below would come to the same, some microseconds later.
         output = pool_plainly(queries, keys, values, score, weights, mask)

@@ -16,7 +16,7 @@ ROOT = Path(regard.__file__).parent
 
 # From the bottom up. A module imports from its own unit and from layers below it.
 LAYERS = [
-    ["errors"],
+    ["errors", "tracing"],
     ["learned", "tensors"],
     ["positions"],
     ["masks", "scores", "weights"],
@@ -24,6 +24,7 @@ LAYERS = [
     ["problem"],
     ["engines"],
     ["planner"],
+    ["traced"],
     ["drawing", "partials", "passes", "progress", "readers", "tracked", "view"],
     ["attention"],
     ["database", "distributed", "nn"],
