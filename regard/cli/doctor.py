@@ -18,7 +18,7 @@ EXAMPLES = """\
 """
 
 # Optional package -> the extra that brings it; None where only a user's own code would ask for it.
-OPTIONAL = {"numpy": "tables", "pyarrow": "tables", "pandas": None, "polars": None}
+OPTIONAL = {"numba": "fast", "numpy": "tables", "pyarrow": "tables", "pandas": None, "polars": None}
 
 
 def doctor(
@@ -33,11 +33,15 @@ def doctor(
 
 
 def examine() -> dict[str, Any]:
-    """Return versions, devices, optional packages, and each engine with the reason why it cannot run here (or None)."""
+    """Return versions, devices, optional packages, and each engine with the reason why it cannot run here (or None).
+
+    Likewise for the compiled kernels, without which `tiled` runs in plain torch.
+    """
     import torch
 
     import regard
     from regard.engines import ENGINES
+    from regard.engines.cpu import unusable
 
     return {
         "versions": {
@@ -55,6 +59,7 @@ def examine() -> dict[str, Any]:
         "devices": _devices(),
         "optional": {package: _installed(package) for package in OPTIONAL},
         "engines": {name: engine.unavailable() for name, engine in ENGINES.items()},
+        "kernels": unusable(),
     }
 
 
@@ -114,12 +119,19 @@ def _print_report(report: dict[str, Any]) -> None:
     section("devices", report["devices"])
     section("optional packages", {name: version or _advice(name) for name, version in report["optional"].items()})
     section("engines", {name: _verdict(reason) for name, reason in report["engines"].items()})
+    section("compiled kernels", {"cpu": _kernels(report["kernels"])})
     out.print(table)
 
 
 def _advice(package: str) -> str:
     extra = OPTIONAL[package]
     return f'not installed (pip install "regard[{extra}]")' if extra else f"not installed (pip install {package})"
+
+
+def _kernels(missing: str | None) -> Any:
+    from rich.text import Text
+
+    return _verdict(None) if missing is None else Text(f"none, plain torch instead: {missing}", style="yellow")
 
 
 def _verdict(reason: str | None) -> Any:

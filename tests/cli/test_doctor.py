@@ -43,3 +43,11 @@ def test_a_missing_package_comes_with_the_command_that_installs_it(monkeypatch: 
 def test_an_engine_that_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(ENGINES["reference"]), "unavailable", lambda self: "the moon is full")
     assert "cannot run here: the moon is full" in CliRunner().invoke(app, ["doctor"]).stdout
+
+
+def test_missing_kernels_come_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.engines.cpu.unusable", lambda: "Numba is on holiday: pip install regard[fast]")
+    text = " ".join(CliRunner().invoke(app, ["doctor"]).stdout.split())
+    assert "none, plain torch instead: Numba is on holiday: pip install regard[fast]" in text
+    report = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
+    assert report["kernels"] == "Numba is on holiday: pip install regard[fast]"

@@ -49,7 +49,7 @@ def speaks(problem: AttentionProblem) -> bool:
 def compile_problem(problem: AttentionProblem, *, always: bool = False) -> Compiled | None:
     """A problem in the words of the kernels; None where they have none for it, or it is too small to be worth it."""
     grid = problem.grid
-    if not (always or grid.n_queries * grid.n_keys >= WORTHWHILE) or not speaks(problem):
+    if not (always or grid.n_queries * grid.n_keys >= WORTHWHILE) or not speaks(problem) or unusable() is not None:
         return None
     from regard.engines.cpu.compiled import Compiled
     from regard.engines.cpu.programs import translate

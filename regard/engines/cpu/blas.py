@@ -1,4 +1,4 @@
-"""The matrix product of the BLAS that torch brings, as an address that compiled kernels call."""
+"""Torch's own libraries: the matrix product of its BLAS, as an address for kernels, and how many cores it uses."""
 
 from __future__ import annotations
 
@@ -12,14 +12,35 @@ _LIBRARIES = ("libtorch_cpu.so", "torch_cpu.dll", "libtorch_cpu.dylib")
 
 
 @cache
-def sgemm_address() -> int | None:
-    """Where `sgemm` is; None where torch's library does not show it."""
+def _library() -> ctypes.CDLL | None:
     folder = Path(torch.__file__).parent / "lib"
     for name in _LIBRARIES:
         if (folder / name).exists():
             try:
-                function = ctypes.CDLL(str(folder / name)).sgemm_
-            except (OSError, AttributeError):
+                return ctypes.CDLL(str(folder / name))
+            except OSError:
                 continue
-            return ctypes.cast(function, ctypes.c_void_p).value
     return None
+
+
+@cache
+def sgemm_address() -> int | None:
+    """Where `sgemm` is; None where torch's library does not show it."""
+    function = getattr(_library(), "sgemm_", None)
+    return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+
+
+def use_one_core() -> bool:
+    """Have torch and its BLAS use one core in this thread; returns whether they do now.
+
+    As torch.set_num_threads(1), which would also change what threads use that are yet to begin.
+    """
+    torch.get_num_threads()  # a thread that never asked would take the number of others later on
+    set_openmp = getattr(_library(), "omp_set_num_threads", None)
+    if set_openmp is None:
+        return False
+    set_openmp(1)
+    set_mkl = getattr(_library(), "MKL_Set_Num_Threads_Local", None)
+    if set_mkl is not None:  # other libraries ask OpenMP
+        set_mkl(1)
+    return torch.get_num_threads() == 1

@@ -16,6 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from regard.engines.cpu.blas import use_one_core
+
 Result = TypeVar("Result")
 
 # How long a call that failed waits for its threads. Between tiles they look up sooner; a compiler does not.
@@ -59,21 +61,23 @@ def run(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     finally:
         # After an error, or Ctrl-C in this thread, what has not begun never will, and what has ends with its tile.
         call.stop.set()
-        for future in futures:
-            future.cancel()
-        wait(futures, PATIENCE_SECONDS)
-    _raise_first(futures)
+        errors = _end(futures)
+    if errors:
+        try:
+            raise errors[0]
+        finally:
+            errors.clear()  # an error holds this frame: the frame should not hold the error
     return call.results
 
 
-def _raise_first(futures: Sequence[Future[None]]) -> None:
+def _end(futures: list[Future[None]]) -> list[BaseException]:
+    """Wait for what has begun, forget it, and return its errors."""
     for future in futures:
-        error = future.exception() if future.done() and not future.cancelled() else None
-        if error is not None and not isinstance(error, Stopped):
-            try:
-                raise error
-            finally:
-                del error, future, futures  # the error holds this frame: the frame should not hold the error
+        future.cancel()
+    wait(futures, PATIENCE_SECONDS)
+    errors = [future.exception() for future in futures if future.done() and not future.cancelled()]
+    futures.clear()
+    return [error for error in errors if error is not None and not isinstance(error, Stopped)]
 
 
 class _Call(Generic[Result]):
@@ -144,14 +148,17 @@ def _start(threads: int) -> None:
     with _lock:
         if threads in _pools:
             return
-        # This thread is new, so that this is what others use that are yet to begin. Each worker's choice changes that.
+        # This thread is new, so that this is what others use that are yet to begin.
         wanted = torch.get_num_threads()
         begun, end = threading.Semaphore(0), threading.Event()
+        changed = False
 
         def begin() -> None:
+            nonlocal changed
             _inside.worker = True
-            torch.get_num_threads()  # a thread that never asked would take the number of others later on
-            torch.set_num_threads(1)
+            if not use_one_core():
+                changed = True
+                torch.set_num_threads(1)
             begun.release()
             end.wait()  # so that each task has a thread of its own
 
@@ -162,7 +169,8 @@ def _start(threads: int) -> None:
                 begins += 1
         for _ in range(begins):
             begun.acquire()
-        torch.set_num_threads(wanted)
+        if changed:
+            torch.set_num_threads(wanted)
         end.set()
         if begins:
             _pools[threads] = pool

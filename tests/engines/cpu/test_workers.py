@@ -15,7 +15,7 @@ import torch
 pytest.importorskip("numba")
 
 from regard import Additive, Entmax, Gated, TopK, attend
-from regard.engines.cpu import workers
+from regard.engines.cpu import lists, spans, workers
 from regard.engines.tiled import Tiled
 
 KERNELS = Tiled(kernels=True)
@@ -68,7 +68,11 @@ def test_threads_follow_set_num_threads(two_threads):
     assert names_of_threads(3) == {threading.current_thread().name}
 
 
-def test_torch_uses_as_many_threads_as_before(no_pools):
+@pytest.mark.parametrize("libraries", ["show how to use one core", "do not"])
+def test_torch_uses_as_many_threads_as_before(no_pools, monkeypatch, libraries):
+    if libraries == "do not":
+        monkeypatch.setattr(workers, "use_one_core", lambda: not torch.get_num_threads())
+
     def in_a_new_thread():
         with ThreadPoolExecutor(1) as other:
             return other.submit(torch.get_num_threads).result()
@@ -419,3 +423,37 @@ def test_a_call_while_the_interpreter_ends_goes_on_alone(child):
     atexit.register(lambda: print(torch.equal(call(), expected)))
     """
     assert child(CALLED + dedent(code)) == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "n_keys", "dim"), [(1, 1_000_000, 64), (512, 50_000, 64), (300, 2_000, 4096), (256, 600, 16384)]
+)
+def test_no_compiled_call_takes_long(monkeypatch, n_queries, n_keys, dim):
+    """Ctrl-C is heard between calls: by multiply-adds, of which a core does some 4e10 a second, not by a clock."""
+    work, read = [], []
+
+    def pool_span(*arguments):
+        n_columns, pooled = arguments[10], arguments[-1]
+        work.append(len(pooled) * n_columns * 2 * dim)
+        read.append(n_columns * 2 * dim)
+        return 0.0
+
+    monkeypatch.setattr(spans, "pool_span", pool_span)
+    keys = torch.zeros(1, dim).expand(n_keys, dim)
+    attend(torch.zeros(n_queries, dim), keys, keys, engine=KERNELS)
+    assert sum(work) == n_queries * n_keys * 2 * dim
+    assert max(work) <= 3e9
+    assert max(read) <= 1e8  # numbers that come from memory
+
+
+def test_long_lists_are_cut(monkeypatch):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 60, 16, requires_grad=True) for _ in range(3))
+
+    def call(pairs):
+        monkeypatch.setattr(lists, "BLOCK_PAIRS", pairs)
+        output = attend(q, k, v, engine=KERNELS, weights=TopK(40))
+        return [output, *torch.autograd.grad(output.square().sum(), (q, k, v))]
+
+    for one, other in zip(call(4), call(1 << 18), strict=True):  # 7 keys at a time
+        torch.testing.assert_close(one, other)
