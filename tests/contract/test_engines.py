@@ -38,7 +38,7 @@ def small_kernel_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "ROWS", 4)
     monkeypatch.setattr(tiles, "COLUMNS", 6)
     monkeypatch.setattr(tiles, "MOST_COLUMNS", 6)
-    monkeypatch.setattr(tiles, "HEIGHTS", (8, 4))
+    monkeypatch.setattr(tiles, "HEIGHTS", {8: 1.0, 4: 1.0})
     monkeypatch.setattr(tiles, "CHANNEL_ROWS", 8)
     monkeypatch.setattr(tiles, "CALL_PAIRS", 64)
     monkeypatch.setattr(choosing, "STRIP_ELEMENTS", 100)

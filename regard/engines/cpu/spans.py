@@ -39,14 +39,28 @@ def pool_span(  # type: ignore[no-untyped-def]
     least = ZERO
     for top in range(0, pooled.shape[0], tile.shape[0]):
         end = min(top + tile.shape[0], pooled.shape[0])
+        low, high = 0, n_columns
+        if first.size and dim >= 0 and pairs.size == 0:
+            low, high = _visible(first[top:end], stop[top:end], origin, n_columns)
         lowest = _pool_rows(
             sgemm, left + 4 * top * left_stride, left_stride, right, right_stride, dim, values, values_stride, tile,
-            origin, n_columns, codes, by_row[:, top:end], by_column, numbers, _rows(pairs, top, end), table,
+            origin + low, high - low, codes, by_row[:, top:end], by_column, numbers, _rows(pairs, top, end), table,
             first[top:end], stop[top:end], _rows(allowed, top, end), rule, row_hashes[top:end], column_hashes, limit,
             factor, peaks[top:end], totals[top:end], pooled[top:end],
         )  # fmt: skip
         least = min(least, lowest)
     return least
+
+
+@helper
+def _visible(first, stop, origin, n_columns):  # type: ignore[no-untyped-def]
+    """The columns of a span, counted from `origin`, that some of these rows see."""
+    low, high = n_columns, 0
+    for i in range(first.shape[0]):
+        if first[i] < stop[i]:
+            low, high = min(low, first[i] - origin), max(high, stop[i] - origin)
+    low, high = max(low, 0), min(high, n_columns)
+    return (low, high) if low < high else (0, 0)
 
 
 @helper
@@ -146,11 +160,14 @@ def differentiate_span(  # type: ignore[no-untyped-def]
     """
     for top in range(0, by_row.shape[1], tile.shape[0]):
         end = min(top + tile.shape[0], by_row.shape[1])
+        low, high = 0, n_columns
+        if first.size and dim >= 0 and pairs.size == 0:
+            low, high = _visible(first[top:end], stop[top:end], origin, n_columns)
         _differentiate_rows(
             sgemm, left + 4 * top * left_stride, left_stride, right, right_stride, dim, scale, values, values_stride,
-            gradient + 4 * top * gradient_stride, gradient_stride, value_dim, tile, second, origin, n_columns, codes,
-            by_row[:, top:end], by_column, numbers, _rows(pairs, top, end), table, first[top:end], stop[top:end],
-            _rows(allowed, top, end), rule, alpha, offsets[top:end], scales[top:end], deltas[top:end],
+            gradient + 4 * top * gradient_stride, gradient_stride, value_dim, tile, second, origin + low,
+            high - low, codes, by_row[:, top:end], by_column, numbers, _rows(pairs, top, end), table, first[top:end],
+            stop[top:end], _rows(allowed, top, end), rule, alpha, offsets[top:end], scales[top:end], deltas[top:end],
             row_hashes[top:end], column_hashes, limit, factor, kept, to_left[top:end], to_right, to_values,
             to_by_row[:, top:end], to_by_column, to_numbers, to_table,
         )  # fmt: skip

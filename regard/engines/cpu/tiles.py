@@ -31,10 +31,11 @@ from regard.masks import Cover
 from regard.problem import AttentionProblem
 
 ROWS, COLUMNS = 256, 512  # a tile of scores fills half of a second-level cache of 1 MiB
-HEIGHTS = (256, 128, 64)
+HEIGHTS = {256: 1.0, 128: 1.05, 64: 1.12}  # how many rows a tile may have, and what its products then cost
 CHANNEL_ROWS = 128
 TASK_PAIRS = 1 << 22  # pairs that a thread takes at once: some 15 ms
-PAIR_SECONDS, BLOCK_SECONDS = 3.3e-9, 50e-6  # what a pair and a block cost, about: where to trade one for the other
+# What a pair costs, a block of rows from Python, and one that a compiled loop cuts: where to trade one for the other.
+PAIR_SECONDS, BLOCK_SECONDS, CUT_SECONDS = 3.3e-9, 50e-6, 3e-6
 MOST_COLUMNS = 1 << 13  # of a tile with few rows: one row of it fits the first-level cache
 
 # Pairs that one compiled call may take in, so that Ctrl-C is heard: some 50 ms forward and 100 backward, where vectors
@@ -66,33 +67,47 @@ class Tiles:
 
     @cached_property
     def _blocks(self) -> list[range]:
-        """Blocks so high that what is computed in vain, where rows see different columns, costs less than blocks do."""
+        return list(cut(self.problem.grid.rows, self.height))
+
+    @cached_property
+    def height(self) -> int:
+        """Rows that are worked on together.
+
+        So many that what is computed in vain, where they see different columns, costs less than more blocks would.
+        """
         grid = self.problem.grid
         if self.by_channels:
-            height = min(max(CHANNEL_ELEMENTS // max(self.problem.form.width, 1), 8), CHANNEL_ROWS)
-            return list(cut(grid.rows, height))
-        heights = HEIGHTS if self.problem.mask is not None and grid.n_queries > HEIGHTS[-1] else (ROWS,)
-        best = min(heights, key=lambda height: self.visited(height) * PAIR_SECONDS + BLOCK_SECONDS / height)
-        return list(cut(grid.rows, best))
+            return min(max(CHANNEL_ELEMENTS // max(self.problem.form.width, 1), 8), CHANNEL_ROWS)
+        if self.problem.mask is None or grid.n_queries <= min(HEIGHTS):
+            return ROWS
+        per_block = BLOCK_SECONDS if self._bounds is None else CUT_SECONDS
+        return min(
+            HEIGHTS,
+            key=lambda height: self.visited(height) * PAIR_SECONDS * HEIGHTS[height] + per_block / height,
+        )
 
     def long_blocks(self) -> list[range]:
         grid = self.problem.grid
-        if self.by_channels or self.problem.mask is not None:
+        if self.by_channels or (self.problem.mask is not None and self._bounds is None):
             return self._blocks
         # The compiled loops cut such rows by themselves: few calls, but enough for every thread to have some.
-        n_entries = max(math.prod(grid.batch_shape), 1)
-        height = min(TASK_PAIRS // max(grid.n_keys, 1), n_entries * grid.n_queries // (4 * workers.count()))
-        return list(cut(grid.rows, max(height // ROWS, 1) * ROWS))
+        n_entries, visited = max(math.prod(grid.batch_shape), 1), max(self.visited(self.height), 1)
+        height = min(int(TASK_PAIRS / visited), n_entries * grid.n_queries // (4 * workers.count()))
+        return list(cut(grid.rows, max(height // self.height, 1) * self.height))
 
     def visited(self, height: int) -> float:
         """How many columns a row visits in blocks of that height, by the look of a few."""
-        blocks = list(cut(self.problem.grid.rows, height))
+        mask, grid = self.problem.mask, self.problem.grid
+        if mask is None:
+            return grid.n_keys
+        blocks = list(cut(grid.rows, height))
         some = blocks[:: max(len(blocks) // 4, 1)]
-        return sum(len(span.columns) for rows in some for span in self.spans(rows)) / max(len(some), 1)
+        return sum(len(live) for rows in some for live in mask.live(rows, grid)) / max(len(some), 1)
 
     def width(self, rows: range) -> int:
         """How many columns of a tile are worked on together."""
-        return min(max(ROWS * COLUMNS // max(len(rows), 1), COLUMNS), max(MOST_COLUMNS, COLUMNS))
+        height = max(min(len(rows), self.height), 1)
+        return min(max(ROWS * COLUMNS // height, COLUMNS), max(MOST_COLUMNS, COLUMNS))
 
     def most(self, rows: range) -> int:
         """How many columns one compiled call takes in."""
@@ -144,7 +159,7 @@ class Tiles:
                 sgemm_address(),
                 *products.places,
                 *place(entry.values),
-                products.tile(span.columns, self.width(rows)),
+                products.tile(span.columns, self.height, self.width(rows)),
                 span.columns.start,
                 len(span.columns),
                 entry.codes,
@@ -172,7 +187,7 @@ class Tiles:
         to_products = (to_left, sums.right) if products.step == 1 else (_NONE, _NONE)
         for span in self.spans(rows, step=products.step):
             workers.check_stopped()
-            tile = products.tile(span.columns, width)
+            tile = products.tile(span.columns, self.height, width)
             second = workers.scratch("second", *tile.shape)
             spans.differentiate_span(
                 sgemm_address(),
@@ -268,9 +283,9 @@ class _Products:
         left = entry.left[rows.start : rows.stop]
         self.places = (*place(left), *place(entry.right), left.shape[1])
 
-    def tile(self, columns: range, width: int) -> Any:
+    def tile(self, columns: range, height: int, width: int) -> Any:
         """Scratch for the loop, which cuts rows and columns by it."""
-        return workers.scratch("tile", min(self.n_rows, ROWS), width)
+        return workers.scratch("tile", min(self.n_rows, height), width)
 
     def whole(self, columns: range) -> Any:
         """Scratch for all rows and columns at once."""
@@ -292,7 +307,7 @@ class _ChannelProducts:
         self.queries = prepare_queries(left, smallest, self.weight, self.branch)
         self.places = (0, 0, 0, 0, -1)  # no products
 
-    def tile(self, columns: range, width: int) -> Any:
+    def tile(self, columns: range, height: int, width: int) -> Any:
         """The scores of some columns."""
         return self.whole(columns)
 
