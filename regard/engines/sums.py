@@ -30,14 +30,15 @@ class Sums:
         peak, mine, others = rule.merge_factors(self.peak, other.peak)
         return Sums(peak, self.total * mine + other.total * others, self.pooled * mine + other.pooled * others)
 
-    def finish(self, rule: OnePass) -> Pooled:
-        """The end of one pass: the only division."""
+    def finish(self, rule: OnePass, *, reuse: bool = False) -> Pooled:
+        """The end of one pass: the only division. With `reuse` it is done in place, and these sums are lost."""
         peak, total = statistics = rule.finish(self.peak, self.total)
         if not rule.normalized:
             return Pooled(self.pooled, statistics, None)
-        # A sink may have moved the peak.
-        pooled = self.pooled * shift(self.peak, peak) if rule.shifted else self.pooled
-        return Pooled(pooled / total, statistics, None)
+        pooled = self.pooled
+        if rule.shifted and peak is not self.peak:  # a sink may have moved it
+            pooled = pooled * shift(self.peak, peak)
+        return Pooled(pooled.div_(total) if reuse else pooled / total, statistics, None)
 
 
 @dataclass(frozen=True)

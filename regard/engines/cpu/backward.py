@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.engines.cpu import workers
 from regard.engines.cpu.programs import Entry, Program, pick
+from regard.engines.cpu.spans import turn
 from regard.engines.cpu.ways import FLOATS, KeySums, RowFacts, Way, cut
 
 # Numbers that are copied at once, so that Ctrl-C is heard.
@@ -62,6 +63,17 @@ class _Buffer:
         for rows in cut(range(len(view)), max(COPIED_ELEMENTS // max(view.shape[1], 1), 1)):
             workers.check_stopped()
             view[rows.start : rows.stop].copy_(gradient[rows.start : rows.stop])
+
+    def add_sum(self, entry: Entry, total: Any, turned: bool) -> None:
+        """Add what the kernels summed for a batch entry, perhaps transposed."""
+        if not turned:
+            self.add(entry, torch.from_numpy(total))
+        elif self.once:
+            turn(total, pick(self.tensor, entry.index, 2).numpy())
+        else:
+            upright = workers.scratch("upright", total.shape[1], total.shape[0])
+            turn(total, upright)
+            self.add(entry, torch.from_numpy(upright))
 
 
 def differentiate(program: Program, way: Way, facts: Facts, needed: Sequence[bool]) -> list[Tensor | None]:
@@ -160,9 +172,9 @@ def _differentiate_entry(
             block = slice(rows.start, rows.stop)
             pick(to_left.tensor, entry.index, 2)[block] += torch.from_numpy(left[block])
     if to_right is not None:
-        to_right.add(entry, torch.from_numpy(sums.right.T if turned else sums.right))
+        to_right.add_sum(entry, sums.right, turned)
     if to_values is not None:
-        to_values.add(entry, torch.from_numpy(sums.values.T if way.transposed else sums.values))
+        to_values.add_sum(entry, sums.values, way.transposed)
     if program.channel is not None and program.channel.learned:
         to_weight, *to_steps = to_steps
         if to_weight is not None:

@@ -62,7 +62,7 @@ class Compiled:
     def _pool(self, way: Tiles | Lists) -> Pooled:
         rule = self.program.inner
         if isinstance(rule, OnePass):
-            return self._sums(way).finish(rule)
+            return self._sums(way).finish(rule, reuse=True)
         return pool_thresholds(self.program, way)
 
     def _chosen(self, index: Tensor) -> Lists:

@@ -25,7 +25,8 @@ def sum_rows(program: Program, way: Way, rule: OnePass) -> Sums:
 
     def work(place: int, rows: range, part: int) -> float:
         block = slice(rows.start, rows.stop)
-        arrays = (each[part, place, block].numpy() for each in (peaks, totals, pooled))
+        arrays = [each[part, place, block].numpy() for each in (peaks, totals, pooled)]
+        arrays[-1].fill(0)  # here, where it will be used: fresh memory costs its thread a fault for each page
         return way.pool(program, entries[place], rows, RowSums(*arrays), (part, parts))
 
     tasks = [

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.engines.cpu import listed, workers
 from regard.engines.cpu.programs import Entry, Program, pick
-from regard.engines.cpu.ways import KeySums, RowFacts, RowSums, by_row_of, cut, dropout_arguments, pairs_of
+from regard.engines.cpu.ways import KeySums, RowFacts, RowSums, by_row_of, cut, dropout_arguments, pairs_of, scaled_left
 from regard.problem import AttentionProblem
 
 # Listed pairs that one compiled call takes, so that Ctrl-C is heard: some 20 ms forward and 50 backward, where vectors
@@ -56,7 +56,7 @@ class Lists:
         return pick(self.index(rows), entry.index, 2).expand(len(rows), -1).contiguous()
 
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
-        least, matrices = 0.0, self._matrices(entry, rows, entry.values)
+        least, matrices = 0.0, self._matrices(program, entry, rows, entry.values)
         dropout = dropout_arguments(program, entry, rows)
         for index in self._pieces(self._index(entry, rows)):
             lowest = listed.pool_listed(
@@ -79,13 +79,13 @@ class Lists:
         for index in self._pieces(lists):
             pieces.append(np.empty(index.shape, np.float32))
             steps = self._steps(entry, rows, index)
-            listed.score_listed(*self._matrices(entry, rows), index.numpy(), *steps, pieces[-1])
+            listed.score_listed(*self._matrices(program, entry, rows), index.numpy(), *steps, pieces[-1])
         return pieces[-1] if len(pieces) == 2 else np.concatenate(pieces, 1), lists.numpy()
 
     def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
         to_by_row, to_left = np.zeros((len(entry.codes), len(rows)), np.float32), sums.left[rows.start : rows.stop]
         to_left.fill(0)
-        left, right, values = self._matrices(entry, rows, entry.values)
+        left, right, values = self._matrices(program, entry, rows, entry.values)
         gradient, dropout = facts.gradient.contiguous().numpy(), dropout_arguments(program, entry, rows)
         for index in self._pieces(self._index(entry, rows)):
             listed.differentiate_listed(
@@ -112,8 +112,8 @@ class Lists:
             )
         sums.by_row[:, rows.start : rows.stop] += to_by_row
 
-    def _matrices(self, entry: Entry, rows: range, *more: Tensor) -> tuple[Any, ...]:
-        left = entry.left[rows.start : rows.stop].contiguous().numpy()
+    def _matrices(self, program: Program, entry: Entry, rows: range, *more: Tensor) -> tuple[Any, ...]:
+        left = scaled_left(program, entry, rows).contiguous().numpy()
         return (left, *(each.contiguous().numpy() for each in (entry.right, *more)))
 
     def _steps(self, entry: Entry, rows: range, index: Tensor) -> tuple[Any, ...]:

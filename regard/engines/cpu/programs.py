@@ -61,7 +61,7 @@ class Program:
     """A problem as tensors in float32 and codes."""
 
     problem: AttentionProblem
-    left: Tensor  # (..., n_queries, dim), times the scale
+    left: Tensor  # (..., n_queries, dim)
     right: Tensor  # (..., n_keys, dim)
     scale: float  # of a dot form
     channel: Channel | None  # for a channel form
@@ -182,7 +182,6 @@ def translate(problem: AttentionProblem) -> Program:
     left, channel, scale = form.left.detach().float(), None, 1.0
     if isinstance(form, DotForm):
         scale = form.scale
-        left = left if scale == 1.0 else left * scale
     else:
         weight = left.new_ones(1, left.shape[-1]) if form.weight is None else form.weight.detach().float()
         function = FUNCTIONS[form.function]

@@ -238,3 +238,15 @@ def _differentiate_rows(  # type: ignore[no-untyped-def]
                 sgemm, n_rows, dim, width, change.ctypes.data, width, 0, right + 4 * at * right_stride, right_stride,
                 0, scale, ONE, to_left.ctypes.data, dim,
             )  # fmt: skip
+
+
+@kernel
+def turn(matrix, turned):  # type: ignore[no-untyped-def]
+    """Write a matrix transposed, in squares that stay in cache."""
+    n_rows, n_columns = turned.shape
+    side = 16
+    for top in range(0, n_rows, side):
+        for left in range(0, n_columns, side):
+            for i in range(top, min(top + side, n_rows)):
+                for j in range(left, min(left + side, n_columns)):
+                    turned[i, j] = matrix[j, i]

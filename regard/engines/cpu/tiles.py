@@ -26,6 +26,7 @@ from regard.engines.cpu.ways import (
     dropout_arguments,
     pairs_of,
     place,
+    scaled_left,
 )
 from regard.masks import Cover
 from regard.problem import AttentionProblem
@@ -278,10 +279,10 @@ class _Products:
 
     step = 1
 
-    def __init__(self, entry: Entry, rows: range) -> None:
+    def __init__(self, program: Program, entry: Entry, rows: range) -> None:
         self.n_rows = len(rows)
-        left = entry.left[rows.start : rows.stop]
-        self.places = (*place(left), *place(entry.right), left.shape[1])
+        self.left = scaled_left(program, entry, rows)  # kept, since its address alone is handed on
+        self.places = (*place(self.left), *place(entry.right), self.left.shape[1])
 
     def tile(self, columns: range, height: int, width: int) -> Any:
         """Scratch for the loop, which cuts rows and columns by it."""
@@ -337,4 +338,4 @@ class _ChannelProducts:
 
 
 def _products(program: Program, entry: Entry, rows: range) -> _Products | _ChannelProducts:
-    return _Products(entry, rows) if program.channel is None else _ChannelProducts(program, entry, rows)
+    return _Products(program, entry, rows) if program.channel is None else _ChannelProducts(program, entry, rows)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.engines.cpu import workers
 from regard.engines.cpu.programs import Entry, Program
 from regard.engines.dropout import hashes
 from regard.tensors import Span
@@ -94,6 +95,15 @@ def cut(span: range, size: int) -> Iterator[range]:
 def place(matrix: Tensor) -> tuple[int, int]:
     """The address of a matrix and how far apart its rows are."""
     return matrix.data_ptr(), max(matrix.stride(0), matrix.shape[1], 1)
+
+
+def scaled_left(program: Program, entry: Entry, rows: range) -> Tensor:
+    """The left side of some rows, times the scale: before the product, so that large inputs do not overflow."""
+    left = entry.left[rows.start : rows.stop]
+    if program.scale == 1.0:
+        return left
+    scaled = torch.from_numpy(workers.scratch("scaled", *left.shape))
+    return torch.mul(left, program.scale, out=scaled)
 
 
 def by_row_of(entry: Entry, rows: range) -> Any:
