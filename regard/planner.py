@@ -9,6 +9,8 @@ from types import MappingProxyType
 
 from regard.engines import ENGINES, Engine
 from regard.engines.costs import work_of
+from regard.engines.cpu import missing
+from regard.engines.cpu.vocabulary import in_words
 from regard.errors import EngineRefusal, OptionError
 from regard.problem import AttentionProblem
 
@@ -128,9 +130,12 @@ def readable_seconds(seconds: float) -> str:
 
 
 def _detour(chosen: Engine, problem: AttentionProblem) -> str:
-    if chosen.name == "reference" or not problem.may_leak:
-        return ""
-    return " (NaN or infinity is among the inputs, so that it goes by strips of the definition)"
+    """What a user may want to know of how the engine will go about it."""
+    if chosen.name != "reference" and problem.may_leak:
+        return " (NaN or infinity is among the inputs, so that it goes by strips of the definition)"
+    if chosen.name == "tiled" and in_words(problem) and (reason := missing()) is not None:
+        return f" (in plain torch: {reason})"
+    return ""
 
 
 def _describe(problem: AttentionProblem) -> str:
