@@ -17,6 +17,7 @@ from regard.scores.form import ChannelForm
 from regard.weights import Entmax, OneHot, TopK
 
 NANO, MICRO = 1e-9, 1e-6
+READ = 14e9  # bytes that a thread reads in a second
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Work:
     compiled: bool  # whether there are kernels for it, and it is worth asking them
     training: bool
     threads: int
+
+    bytes: int  # of keys and values, every batch entry counted
 
     @property
     def pairs(self) -> int:
@@ -64,6 +67,7 @@ def work_of(problem: AttentionProblem) -> Work:
         compiled=grid.n_queries * grid.n_keys >= WORTHWHILE and speaks(problem),
         training=training,
         threads=torch.get_num_threads(),
+        bytes=entries * grid.n_keys * (tensors[1].shape[-1] + problem.values.shape[-1]) * problem.dtype.itemsize,
     )
 
 
@@ -79,15 +83,18 @@ def _live(problem: AttentionProblem) -> float:
 
 
 def fused_seconds(work: Work) -> float:
-    """PyTorch's kernels. Their backward pass gives each batch entry to one thread."""
+    """PyTorch's kernels, and a look at their inputs for NaN. Backward, each batch entry belongs to one thread."""
     if not work.on_cpu:
         return 30 * MICRO
-    per_pair = 0.55 * NANO + 2.7 * NANO * work.depth
-    forward = work.pairs * per_pair / work.threads
+    look = work.bytes / (work.threads * READ)
+    blocks = work.entries * -(-work.n_queries // 32)
+    forward = work.pairs * (0.4 * NANO + 2.7 * NANO * work.depth) / min(work.threads, blocks)
+    # A few queries leave keys and values no time to hide behind arithmetic.
+    forward = max(forward, work.bytes / (min(work.threads, blocks) * READ))
     if not work.training:
-        return 40 * MICRO + forward
-    backward = work.pairs * (1.4 * NANO + 7.0 * NANO * work.depth) / min(work.threads, work.entries)
-    return 150 * MICRO + forward + backward
+        return 40 * MICRO + look + forward
+    backward = work.pairs * (1.4 * NANO + 7.4 * NANO * work.depth) / min(work.threads, work.entries)
+    return 150 * MICRO + look + forward + backward
 
 
 def dense_seconds(work: Work) -> float:
@@ -100,7 +107,8 @@ def dense_seconds(work: Work) -> float:
     per_pair += 2.7 * NANO * work.depth + 1.5 * NANO * work.n_steps
     if work.width > 1:
         per_pair += 5 * NANO * work.width
-    seconds = call + work.pairs * per_pair / work.threads
+    read = work.bytes / (work.threads * READ)  # for the sums, and before that to look for NaN
+    seconds = call + read + max(work.pairs * per_pair / work.threads, read)
     return seconds * 3 if work.training else seconds
 
 
@@ -113,17 +121,16 @@ def plain_tile_seconds(work: Work) -> float:
 
 def kernel_seconds(work: Work) -> float:
     """Compiled tiles."""
-    per_pair = 0.5 * NANO + 2.7 * NANO * work.depth + 0.2 * NANO * work.n_steps
-    backward = 0.7 * NANO + 6.8 * NANO * work.depth + 0.4 * NANO * work.n_steps
+    per_pair = 0.6 * NANO + 2.7 * NANO * work.depth + 0.2 * NANO * work.n_steps
+    backward = 0.8 * NANO + 7.0 * NANO * work.depth + 0.4 * NANO * work.n_steps
     if work.rule == "threshold":
         per_pair += 1.0 * NANO + 1.35 * NANO * work.depth
     if work.rule == "choice":
-        per_pair, backward = 0.7 * NANO + 1.35 * NANO * work.depth, 0.05 * NANO
+        per_pair, backward = 0.9 * NANO + 1.35 * NANO * work.depth, 0.05 * NANO
     if work.width > 1:
         per_pair += 0.085 * NANO * work.width
         backward += 0.28 * NANO * work.width
     pairs = work.pairs * work.live
-    # Small work stays with the caller; a pool is woken for the rest.
-    call, entry = (350 * MICRO, 60 * MICRO) if work.training else (150 * MICRO, 20 * MICRO)
-    seconds = pairs * (per_pair + (backward if work.training else 0))
-    return call + entry * work.entries + seconds / work.threads
+    call, entry = (350 * MICRO, 150 * MICRO) if work.training else (150 * MICRO, 40 * MICRO)
+    seconds = pairs * (per_pair + (backward if work.training else 0)) / work.threads
+    return call + entry * work.entries + max(seconds, work.bytes * work.live / (work.threads * READ))

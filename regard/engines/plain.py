@@ -23,8 +23,8 @@ from regard.weights import Softmax, Weights
 
 MATH = int(SDPBackend.MATH.value)
 
-# Pairs up to which nothing beats PyTorch's kernels, by `costs.py`; beyond, the planner is asked.
-MOST_PAIRS, MOST_TRAINED_PAIRS = 1 << 21, 1 << 15
+# Pairs, and numbers in all keys, up to which nothing beats PyTorch's kernels by `costs.py`; beyond, ask the planner.
+MOST_PAIRS, MOST_TRAINED_PAIRS, MOST_ELEMENTS = 1 << 21, 1 << 15, 1 << 20
 
 
 def pool_plainly(
@@ -51,7 +51,10 @@ def pool_plainly(
     if scale is None or not (is_causal or mask is None):
         return None
     training = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad or values.requires_grad)
-    if shape[0] * shape[1] * shape[2] * key_shape[2] > (MOST_TRAINED_PAIRS if training else MOST_PAIRS):
+    if (
+        shape[0] * shape[1] * shape[2] * key_shape[2] > (MOST_TRAINED_PAIRS if training else MOST_PAIRS)
+        or keys.numel() > MOST_ELEMENTS
+    ):
         return None
     if torch._fused_sdp_choice(queries, keys, values, is_causal=is_causal, scale=scale) == MATH:
         return None
