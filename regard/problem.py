@@ -97,8 +97,11 @@ class AttentionProblem:
 
     @kept
     def may_leak(self) -> bool:
-        """Whether NaN or infinity is among the inputs, which must reach those alone who give it weight."""
-        return not is_finite(self.queries, self.keys, self.values)
+        """Whether NaN or infinity is among the inputs, which must reach those alone who give it weight.
+
+        While tracing nobody can know, and it is taken that there is none.
+        """
+        return not is_tracing() and not is_finite(self.queries, self.keys, self.values)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

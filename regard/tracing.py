@@ -49,5 +49,5 @@ class kept(Generic[Value]):
         if owner is None:
             return self
         value = self.function(owner)
-        owner.__dict__[self.name] = value
+        object.__setattr__(owner, self.name, value)  # owners are frozen
         return value

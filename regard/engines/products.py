@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.tensors import is_finite, product
+from regard.tracing import is_tracing
 
 
 def pool(weights: Tensor, values: Tensor) -> Tensor:
@@ -14,7 +15,7 @@ def pool(weights: Tensor, values: Tensor) -> Tensor:
     0 · NaN is NaN in floats, so a plain product would carry a NaN or infinity to queries that give it no weight. It is
     made of plain tensor operations, so it is differentiable to any order, and its gradients do not leak either.
     """
-    if is_finite(values):
+    if is_tracing() or is_finite(values):
         return product(weights, values)
     broken = ~values.isfinite().all(-1, keepdim=True)  # (..., m, 1)
     pooled = product(weights, torch.where(broken, 0, values))

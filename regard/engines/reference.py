@@ -72,6 +72,10 @@ def connect(output: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
     # A transform of torch.func gives zeros by itself.
     if not torch.is_grad_enabled() or is_transforming() or not any(each.requires_grad for each in inputs):
         return output
+    if is_tracing():
+        # Sums of nothing, which have a gradient: torch.compile warns of a Function.
+        nothing = [each.flatten()[:0].sum().to(output.dtype) for each in inputs if each.requires_grad]
+        return output + torch.stack(nothing).sum()
     return _Connect.apply(output, *inputs)  # type: ignore[no-any-return, no-untyped-call]
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,8 @@ from regard.errors import OptionError, ScoreError
 from regard.scores.capture import call
 from regard.scores.parts import Parts, per_key, per_query, shared
 from regard.tensors import Span, broadcast_shapes, product, stretches
+
+Kind = TypeVar("Kind", bound=type)
 
 ChannelFunction: TypeAlias = Literal["tanh", "absolute", "square", "differ"]
 
@@ -97,6 +99,14 @@ class Form(Parts):
         return [tuple(tensor.shape[:-2]) for step in self.steps for tensor in step.tensors()]
 
 
+def _steps_last(kind: Kind) -> Kind:
+    """The class with `steps`, inherited, after its own fields: torch.compile of torch 2.10 counts arguments by them."""
+    fields = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    fields["steps"] = fields.pop("steps")
+    return kind
+
+
+@_steps_last
 @dataclass(frozen=True)
 class DotForm(Form):
     """scale · left · right."""
@@ -118,6 +128,7 @@ class DotForm(Form):
         return broadcast_shapes(self.left.shape[:-2], self.right.shape[:-2], *self._step_batches())
 
 
+@_steps_last
 @dataclass(frozen=True)
 class ChannelForm(Form):
     """Σ_c w_c · φ(left_c, right_c), with φ one of tanh(l + r), |l − r|, (l − r)², [l ≠ r]."""
@@ -156,6 +167,7 @@ class ChannelForm(Form):
         return broadcast_shapes(self.left.shape[:-2], self.right.shape[:-2], weight, *self._step_batches())
 
 
+@_steps_last
 @dataclass(frozen=True)
 class CustomForm(Form):
     """Whatever `function(queries, keys)` returns for a tile."""
@@ -212,6 +224,7 @@ class CustomForm(Form):
         return broadcast_shapes(self.left.shape[:-2], self.right.shape[:-2], *self._step_batches())
 
 
+@_steps_last
 @dataclass(frozen=True)
 class SumForm(Form):
     """The sum of several forms of the same pairs."""

@@ -51,7 +51,7 @@ def attend_traced(
     shape, device = problem.output_shape, values.device
     output, _ = attend_operator(
         problem.values,
-        [each.to(device) for each in described.tensors],
+        [each if each.device == device else each.to(device) for each in described.tensors],
         described.numbers,
         seed if isinstance(seed, Tensor) else None,
         described.text,

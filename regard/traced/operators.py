@@ -63,9 +63,7 @@ def attend_operator(
     with torch.no_grad(), torch.autocast(values.device.type, enabled=False):
         if not isinstance(engine, Tiled) or problem.may_leak:
             output = engine.run(problem).to(problem.compute_dtype)
-            return output.expand(shape).contiguous(), values.new_full(
-                (*shape[:-1], width), torch.nan, dtype=torch.float64
-            )
+            return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))
         pooled = pool_stream(Stream((problem,), engine.tile_elements, engine.kernels))
         statistics = [*pooled.statistics, *(() if pooled.slope_mean is None else (pooled.slope_mean,))]
         return pooled.output.expand(shape).contiguous(), _packed(statistics, shape[:-1])
@@ -227,9 +225,13 @@ def _packed(statistics: list[Tensor], rows: Sequence[int]) -> Tensor:
     return torch.cat([each.expand(*rows, -1).double() for each in statistics], dim=-1)
 
 
+def _no_statistics(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """What an engine leaves that has none: the backward pass then runs it again."""
+    return like.new_full(shape, torch.inf, dtype=torch.float64)
+
+
 def _has_statistics(packed: Tensor) -> bool:
-    """Whether the forward pass left statistics: some engines do not, and leave NaN."""
-    return packed.numel() > 0 and not bool(packed.flatten()[0].isnan())
+    return packed.numel() > 0 and bool(packed.flatten()[0] < torch.inf)
 
 
 def _unpacked(rule: Weights, packed: Tensor, dtype: torch.dtype) -> Statistics:
