@@ -39,6 +39,12 @@ def attend(
     Attention(q, D) = Σ_i α(q, k_i) · v_i, where `score` says how similar a query and a key are, `mask` which keys a
     query may look at, and `weights` how similarities become α. A query that may look nowhere gets zeros.
 
+    Under torch.compile (with `fullgraph=True` too) and torch.export, a dot product under softmax without a mask is
+    PyTorch's own operator, and all else is one operator, `regard::attend`, with a first derivative. `Custom`, `Where`,
+    and scores' forms, rules and masks of your own are compiled by their definition, which builds n × m: a warning says
+    so. Inside torch.vmap, torch.func.grad and the like everything goes by the definition. By the definition, NaN under
+    a mask is not held back there.
+
     Args:
         queries: `(..., n_queries, query_dim)`. Batch axes (heads among them) broadcast without copies.
         keys: `(..., n_keys, key_dim)`.

@@ -146,7 +146,7 @@ class Weights(nn.Module):
         )
 
     def arguments(self) -> tuple[object, ...]:
-        """What the rule can be made of again, but for its `factor`, which is in the score by then."""
+        """What an equal rule can be made of, but for its `factor`: for the operator, which has that in the score."""
         return ()
 
     def layout(self) -> tuple[tuple[int, torch.dtype | None], ...]:
