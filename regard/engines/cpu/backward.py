@@ -13,30 +13,14 @@ import torch
 from torch import Tensor
 
 from regard.engines.cpu import workers
+from regard.engines.cpu.groups import differentiate_group, groups_of
 from regard.engines.cpu.programs import Entry, Program, pick
 from regard.engines.cpu.spans import turn
-from regard.engines.cpu.ways import FLOATS, KeySums, RowFacts, Way, cut
+from regard.engines.cpu.tiles import Tiles
+from regard.engines.cpu.ways import FLOATS, Facts, KeySums, Way, cut
 
 # Numbers that are copied at once, so that Ctrl-C is heard.
 COPIED_ELEMENTS = 1 << 24
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a backward pass knows of every row, `(n_entries, n_queries)` each; see `rows.weigh_row`."""
-
-    offsets: Tensor
-    scales: Tensor
-    deltas: Tensor  # dO·u
-    gradient: Tensor  # (n_entries, n_queries, value_dim): dO
-
-    def of(self, entry: Entry, rows: range) -> RowFacts:
-        """Those of a block of rows."""
-        block = slice(rows.start, rows.stop)
-        offsets, scales, deltas = (
-            each[entry.place, block].numpy() for each in (self.offsets, self.scales, self.deltas)
-        )
-        return RowFacts(offsets, scales, deltas, self.gradient[entry.place, block])
 
 
 @dataclass(frozen=True)
@@ -79,6 +63,9 @@ class _Buffer:
 def differentiate(program: Program, way: Way, facts: Facts, needed: Sequence[bool]) -> list[Tensor | None]:
     """The gradients of the form's tensors and, last, of the values; None where not needed."""
     tensors = (*program.problem.form.tensors(), program.problem.values)
+    grouped = _differentiate_groups(program, way, facts, tensors, needed)
+    if grouped is not None:
+        return grouped
     shares = _share_out(program, way)
     # Where shares never write to one place they write to one buffer; elsewhere each has its own.
     common = [
@@ -107,6 +94,24 @@ def differentiate(program: Program, way: Way, facts: Facts, needed: Sequence[boo
                 total += part
         found.append(None if total is None else total.to(each.dtype))
     return found
+
+
+def _differentiate_groups(
+    program: Program, way: Way, facts: Facts, tensors: Sequence[Tensor], needed: Sequence[bool]
+) -> list[Tensor | None] | None:
+    """The gradients by groups of batch entries, one call for each; None where there are none, or entries share."""
+    groups, batch = groups_of(program, way), program.problem.grid.batch_shape
+    if not groups or not all(needed) or any(tuple(each.shape[:-2]) != batch for each in tensors):
+        return None
+    assert isinstance(way, Tiles)
+    found = [torch.empty(len(program.entries), *each.shape[-2:], **FLOATS) for each in tensors]
+
+    def work(group: list[Entry]) -> None:
+        places = slice(group[0].place, group[0].place + len(group))
+        differentiate_group(program, way, group, facts, *(each[places].numpy() for each in found))
+
+    workers.run([partial(work, group) for group in groups])
+    return [each.reshape(original.shape).to(original.dtype) for each, original in zip(found, tensors, strict=True)]
 
 
 def _share_out(program: Program, way: Way) -> _Shares:

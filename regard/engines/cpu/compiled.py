@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from regard.engines.cpu import codes
-from regard.engines.cpu.backward import Facts, differentiate
+from regard.engines.cpu.backward import differentiate
 from regard.engines.cpu.choosing import choose_keys, pool_thresholds
 from regard.engines.cpu.forward import sum_rows
 from regard.engines.cpu.lists import Lists
 from regard.engines.cpu.programs import Program
 from regard.engines.cpu.tiles import ROWS, Tiles
-from regard.engines.cpu.ways import FLOATS, Way
+from regard.engines.cpu.ways import FLOATS, Facts, Way
 from regard.engines.sums import Pooled, Sums
 from regard.weights import OneHot, OnePass, Softmax, Statistics
 

@@ -7,7 +7,9 @@ from functools import partial
 import torch
 
 from regard.engines.cpu import workers
-from regard.engines.cpu.programs import Program
+from regard.engines.cpu.groups import groups_of, pool_group
+from regard.engines.cpu.programs import Entry, Program
+from regard.engines.cpu.tiles import Tiles
 from regard.engines.cpu.ways import FLOATS, RowSums, Way
 from regard.engines.sums import Sums
 from regard.weights import OnePass
@@ -21,7 +23,7 @@ def sum_rows(program: Program, way: Way, rule: OnePass) -> Sums:
     parts = workers.count() if way.transposed and len(entries) * len(blocks) < workers.count() else 1
     shape = (parts, len(entries), grid.n_queries)
     peaks, totals = torch.full(shape, -torch.inf, **FLOATS), torch.zeros(shape, **FLOATS)
-    pooled = torch.zeros(*shape, program.values.shape[-1], **FLOATS)
+    pooled = torch.empty(*shape, program.values.shape[-1], **FLOATS)
 
     def work(place: int, rows: range, part: int) -> float:
         block = slice(rows.start, rows.stop)
@@ -29,7 +31,14 @@ def sum_rows(program: Program, way: Way, rule: OnePass) -> Sums:
         arrays[-1].fill(0)  # here, where it will be used: fresh memory costs its thread a fault for each page
         return way.pool(program, entries[place], rows, RowSums(*arrays), (part, parts))
 
-    tasks = [
+    def work_together(group: list[Entry]) -> float:
+        places = slice(group[0].place, group[0].place + len(group))
+        arrays = [each[0, places].numpy() for each in (peaks, totals, pooled)]
+        arrays[-1].fill(0)
+        assert isinstance(way, Tiles)
+        return pool_group(program, way, group, *arrays)
+
+    tasks = [partial(work_together, group) for group in groups_of(program, way)] or [
         partial(work, place, rows, part) for place in range(len(entries)) for rows in blocks for part in range(parts)
     ]
     refuse_negative(min(workers.run(tasks), default=0.0))

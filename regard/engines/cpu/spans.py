@@ -52,6 +52,31 @@ def pool_span(  # type: ignore[no-untyped-def]
     return least
 
 
+@kernel
+def pool_entries(  # type: ignore[no-untyped-def]
+    sgemm, lefts, left_stride, rights, right_stride, dim, values, values_stride, tile, n_columns,
+    codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
+    rule, row_hashes, column_hashes, limit, factor, peaks, totals, pooled,
+):  # fmt: skip
+    """`pool_span` for several batch entries that see all keys and have no steps: one call in place of many.
+
+    `lefts`, `rights` and `values` are addresses, one for each entry, and `peaks`, `totals` and `pooled` have an axis
+    for them.
+    """
+    least = ZERO
+    for e in range(lefts.shape[0]):
+        for top in range(0, pooled.shape[1], tile.shape[0]):
+            end = min(top + tile.shape[0], pooled.shape[1])
+            lowest = _pool_rows(
+                sgemm, lefts[e] + 4 * top * left_stride, left_stride, rights[e], right_stride, dim, values[e],
+                values_stride, tile, 0, n_columns, codes, by_row[:, top:end], by_column, numbers, pairs, table, first,
+                stop, allowed, rule, row_hashes, column_hashes, limit, factor, peaks[e, top:end], totals[e, top:end],
+                pooled[e, top:end],
+            )  # fmt: skip
+            least = min(least, lowest)
+    return least
+
+
 @helper
 def _visible(first, stop, origin, n_columns):  # type: ignore[no-untyped-def]
     """The columns of a span, counted from `origin`, that some of these rows see."""
@@ -241,7 +266,43 @@ def _differentiate_rows(  # type: ignore[no-untyped-def]
 
 
 @kernel
+def differentiate_entries(  # type: ignore[no-untyped-def]
+    sgemm, lefts, left_stride, rights, right_stride, dim, scale, values, values_stride, gradients, gradient_stride,
+    value_dim, tile, second, n_columns, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
+    rule, alpha, offsets, scales, deltas, row_hashes, column_hashes, limit, factor, kept,
+    to_left, to_right, to_values, to_by_row, to_by_column, to_numbers, to_table, right_sum, values_sum,
+):  # fmt: skip
+    """`differentiate_span` for several batch entries that see all keys and have no steps, all gradients wanted.
+
+    `to_left`, `to_right` and `to_values` have an axis for entries and are overwritten; `right_sum` and `values_sum` are
+    scratch, in which an entry's gradients of keys and values are gathered, transposed.
+    """
+    for e in range(lefts.shape[0]):
+        to_left[e] = ZERO
+        right_sum[:] = ZERO
+        values_sum[:] = ZERO
+        for top in range(0, to_left.shape[1], tile.shape[0]):
+            end = min(top + tile.shape[0], to_left.shape[1])
+            _differentiate_rows(
+                sgemm, lefts[e] + 4 * top * left_stride, left_stride, rights[e], right_stride, dim, scale, values[e],
+                values_stride, gradients[e] + 4 * top * gradient_stride, gradient_stride, value_dim, tile, second, 0,
+                n_columns, codes, by_row[:, top:end], by_column, numbers, pairs, table, first, stop, allowed, rule,
+                alpha, offsets[e, top:end], scales[e, top:end], deltas[e, top:end], row_hashes, column_hashes, limit,
+                factor, kept, to_left[e, top:end], right_sum, values_sum, to_by_row[:, top:end], to_by_column,
+                to_numbers, to_table,
+            )  # fmt: skip
+        _turn(right_sum, to_right[e])
+        _turn(values_sum, to_values[e])
+
+
+@kernel
 def turn(matrix, turned):  # type: ignore[no-untyped-def]
+    """Write a matrix transposed."""
+    _turn(matrix, turned)
+
+
+@helper
+def _turn(matrix, turned):  # type: ignore[no-untyped-def]
     """Write a matrix transposed, in squares that stay in cache."""
     n_rows, n_columns = turned.shape
     side = 16

@@ -47,6 +47,24 @@ class RowFacts:
 
 
 @dataclass(frozen=True)
+class Facts:
+    """What a backward pass knows of every row, `(n_entries, n_queries)` each; see `rows.weigh_row`."""
+
+    offsets: Tensor
+    scales: Tensor
+    deltas: Tensor  # dO·u
+    gradient: Tensor  # (n_entries, n_queries, value_dim): dO
+
+    def of(self, entry: Entry, rows: range) -> RowFacts:
+        """Those of a block of rows."""
+        block = slice(rows.start, rows.stop)
+        offsets, scales, deltas = (
+            each[entry.place, block].numpy() for each in (self.offsets, self.scales, self.deltas)
+        )
+        return RowFacts(offsets, scales, deltas, self.gradient[entry.place, block])
+
+
+@dataclass(frozen=True)
 class KeySums:
     """Where the blocks of a batch entry gather gradients: numpy arrays, empty where they are not wanted."""
 

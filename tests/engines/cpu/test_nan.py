@@ -38,5 +38,5 @@ def test_what_is_not_finite_reaches_those_alone_who_see_it(score, rule):
                     continue  # a negative infinite score under a proportional rule
                 got = Tiled(kernels=True).run(problem)
             torch.testing.assert_close(
-                got, wanted, equal_nan=True, rtol=1e-4, atol=1e-4, msg=lambda text: f"{mask}: {text}"
+                got, wanted, equal_nan=True, rtol=1e-4, atol=1e-4, msg=lambda text, mask=mask: f"{mask}: {text}"
             )
