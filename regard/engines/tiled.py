@@ -1,4 +1,7 @@
-"""The tiled engine: every score, rule and mask in memory that does not grow with n × m, in plain torch."""
+"""The tiled engine: every score, rule and mask in memory that does not grow with n × m.
+
+Here in plain torch, for every device; on a CPU `engines/cpu` has compiled kernels for most of it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from regard.weights.onepass import shift
 
 
 class Tiled(Engine):
-    """Tiles of plain torch operations, forward and backward.
+    """Tiles, forward and backward: compiled kernels where there are any, plain torch operations elsewhere.
 
     Args:
         tile_elements: How many elements the widest intermediate of a tile may hold.
@@ -62,9 +65,10 @@ class Tiled(Engine):
 
     def run(self, problem: AttentionProblem) -> Tensor:
         stream = Stream((problem,), self.tile_elements, self.kernels)
-        if stream.compiled is not None and isinstance(stream.rule, OnePass) and not _tracked(problem):
+        looks_after = isinstance(stream.rule, OnePass) and not problem.dropout and not _tracked(problem)
+        if looks_after and stream.compiled is not None:
             # NaN or infinity among the inputs shows in what these kernels return, where it made a difference: looking
-            # there costs less than a pass over keys and values. A gradient could leak it, though.
+            # there costs less than a pass over keys and values. A gradient could leak it, though, and dropout hide it.
             with torch.no_grad(), torch.autocast(problem.grid.device.type, enabled=False):
                 output = pool_stream(stream).output
             if is_finite(output) or not problem.may_leak:

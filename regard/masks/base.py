@@ -32,7 +32,8 @@ class Mask:
     overridden where the mask knows a shorter way. Row and column ranges ascend. No method builds n_queries × n_keys
     unless the user gave a tensor of that size.
 
-    A mask is a value: it keeps copies of the small tensors that it is given, and answers the same for ever.
+    A mask is a value: it keeps copies of the small tensors that it is given, and answers the same for ever. Engines may
+    ask it from several threads at once.
 
     Example:
         >>> from regard.masks import Mask

@@ -92,7 +92,7 @@ class RandomKeys(Mask):
         drawn = self._kept.get(asked)
         if drawn is None:
             drawn = self._draw(positions(rows, grid.device)[:, None], grid.n_keys)
-            n_pairs = sum(each.numel() for each in self._kept.values()) + drawn.numel()
+            n_pairs = sum(each.numel() for each in tuple(self._kept.values())) + drawn.numel()
             if n_pairs > _MOST_KEPT or len(self._kept) == _MOST_DRAWS:
                 self._kept = {}
             self._kept[asked] = drawn

@@ -52,11 +52,13 @@ class _Buffer:
         """Add what the kernels summed for a batch entry, perhaps transposed."""
         if not turned:
             self.add(entry, torch.from_numpy(total))
-        elif self.once:
-            turn(total, pick(self.tensor, entry.index, 2).numpy())
-        else:
-            upright = workers.scratch("upright", total.shape[1], total.shape[0])
-            turn(total, upright)
+            return
+        target = pick(self.tensor, entry.index, 2)
+        upright = target.numpy() if self.once else workers.scratch("upright", total.shape[1], total.shape[0])
+        for rows in cut(range(len(upright)), max(COPIED_ELEMENTS // max(upright.shape[1], 1), 1)):
+            workers.check_stopped()
+            turn(total, rows.start, upright[rows.start : rows.stop])
+        if not self.once:
             self.add(entry, torch.from_numpy(upright))
 
 

@@ -28,6 +28,7 @@ def groups_of(program: Program, way: Way) -> list[list[Entry]]:
         and not problem.dropout
         and not program.instructions
         and program.channel is None
+        and not isinstance(getattr(program.inner, "alpha", None), Tensor)  # one for each head: entries differ
     )
     entries = program.entries
     dims = program.left.shape[-1] + program.values.shape[-1]
@@ -56,7 +57,9 @@ class _Matrices:
 
 def _addresses(matrices: list[Tensor]) -> tuple[Any, int]:
     """Where matrices of one layout are, and how far apart their rows."""
-    return np.array([each.data_ptr() for each in matrices], np.int64), place(matrices[0])[1]
+    places = [place(each) for each in matrices]
+    assert all(stride == places[0][1] for _, stride in places)
+    return np.array([address for address, _ in places], np.int64), places[0][1]
 
 
 def _nothing(n_queries: int) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,17 @@ from torch import Tensor
 
 from regard.engines.cpu import listed, workers
 from regard.engines.cpu.programs import Entry, Program, pick
-from regard.engines.cpu.ways import KeySums, RowFacts, RowSums, by_row_of, cut, dropout_arguments, pairs_of, scaled_left
+from regard.engines.cpu.ways import (
+    Answers,
+    KeySums,
+    RowFacts,
+    RowSums,
+    by_row_of,
+    cut,
+    dropout_arguments,
+    pairs_of,
+    scaled_left,
+)
 from regard.problem import AttentionProblem
 
 # Listed pairs that one compiled call takes, so that Ctrl-C is heard: some 20 ms forward and 50 backward, where vectors
@@ -32,6 +42,7 @@ class Lists:
     problem: AttentionProblem
     index: Callable[[range], Tensor]
     longest: int
+    _answers: Answers = field(default_factory=Answers, repr=False, compare=False)
     transposed = False
 
     def blocks(self) -> list[range]:
@@ -53,7 +64,8 @@ class Lists:
             yield index[:, piece.start : piece.stop].contiguous()
 
     def _index(self, entry: Entry, rows: range) -> Tensor:
-        return pick(self.index(rows), entry.index, 2).expand(len(rows), -1).contiguous()
+        index = self._answers.get((rows,), lambda: self.index(rows))
+        return pick(index, entry.index, 2).expand(len(rows), -1).contiguous()
 
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
         least, matrices = 0.0, self._matrices(program, entry, rows, entry.values)

@@ -179,20 +179,32 @@ def translate(problem: AttentionProblem) -> Program:
     inner, choose = inner_rule(problem.weights)
     assert inner is not None
     assert isinstance(form, DotForm | ChannelForm)
-    left, channel, scale = form.left.detach().float(), None, 1.0
+    left, channel, scale = _plain(form.left), None, 1.0
     if isinstance(form, DotForm):
         scale = form.scale
     else:
         weight = left.new_ones(1, left.shape[-1]) if form.weight is None else form.weight.detach().float()
         function = FUNCTIONS[form.function]
         channel = Channel(function, weight.squeeze(-2), form.scale, learned=form.weight is not None)
-    right, values = (_adjacent(each.detach().float()) for each in (form.right, problem.values))
+    right, values = _plain(form.right), _plain(problem.values)
     instructions = tuple(_instruction(step) for step in form.steps)
-    return Program(problem, _adjacent(left), right, scale, channel, values, instructions, inner, choose)
+    return Program(problem, left, right, scale, channel, values, instructions, inner, choose)
 
 
-def _adjacent(tensor: Tensor) -> Tensor:
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+def _plain(tensor: Tensor) -> Tensor:
+    """A tensor in float32 whose rows lie apart, each number next to the other, as products want it.
+
+    Batch axes that were expanded are narrowed to one entry first: `pick` takes that for all, and nothing is copied for
+    each.
+    """
+    tensor = tensor.detach()
+    for axis in range(tensor.ndim - 2):
+        if tensor.stride(axis) == 0:
+            tensor = tensor.narrow(axis, 0, 1)
+    tensor = tensor.float()
+    n_rows, dim = tensor.shape[-2:]
+    apart = (dim <= 1 or tensor.stride(-1) == 1) and (n_rows <= 1 or tensor.stride(-2) >= dim)
+    return tensor if apart else tensor.contiguous()
 
 
 def _instruction(step: Step) -> Instruction:

@@ -291,23 +291,23 @@ def differentiate_entries(  # type: ignore[no-untyped-def]
                 factor, kept, to_left[e, top:end], right_sum, values_sum, to_by_row[:, top:end], to_by_column,
                 to_numbers, to_table,
             )  # fmt: skip
-        _turn(right_sum, to_right[e])
-        _turn(values_sum, to_values[e])
+        _turn(right_sum, 0, to_right[e])
+        _turn(values_sum, 0, to_values[e])
 
 
 @kernel
-def turn(matrix, turned):  # type: ignore[no-untyped-def]
-    """Write a matrix transposed."""
-    _turn(matrix, turned)
+def turn(matrix, start, turned):  # type: ignore[no-untyped-def]
+    """Write the columns of a matrix from `start` on as rows."""
+    _turn(matrix, start, turned)
 
 
 @helper
-def _turn(matrix, turned):  # type: ignore[no-untyped-def]
-    """Write a matrix transposed, in squares that stay in cache."""
+def _turn(matrix, start, turned):  # type: ignore[no-untyped-def]
+    """In squares that stay in cache."""
     n_rows, n_columns = turned.shape
     side = 16
     for top in range(0, n_rows, side):
         for left in range(0, n_columns, side):
             for i in range(top, min(top + side, n_rows)):
                 for j in range(left, min(left + side, n_columns)):
-                    turned[i, j] = matrix[j, i]
+                    turned[i, j] = matrix[j, start + i]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from regard.engines.cpu.programs import Entry, Program, pick
 from regard.engines.cpu.ways import (
     NO_BOUNDS,
     NO_MASK,
+    Answers,
     KeySums,
     RowFacts,
     RowSums,
@@ -61,6 +62,7 @@ class Tiles:
 
     problem: AttentionProblem
     by_channels: bool = False  # whether scores are sums over channels, whose keys come in blocks
+    _answers: Answers = field(default_factory=Answers, repr=False, compare=False)
     transposed = True
 
     def blocks(self) -> list[range]:
@@ -266,7 +268,7 @@ class Tiles:
             return first.numpy(), stop.numpy(), NO_MASK
         mask, grid = self.problem.mask, self.problem.grid
         assert mask is not None
-        tile = mask.tile(rows, span.columns, grid)
+        tile = self._answers.get((rows, span.columns), lambda: mask.tile(rows, span.columns, grid))
         allowed = pick(tile.expand(*tile.shape[:-2], len(rows), len(span.columns)), entry.index, 2)
         return NO_BOUNDS, NO_BOUNDS, allowed.contiguous().numpy()
 

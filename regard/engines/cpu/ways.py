@@ -5,7 +5,7 @@ A way cuts the rows into blocks, and runs the compiled passes over a block of on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +20,8 @@ from regard.tensors import Span
 
 # What kernels write on. Said each time: a user may have other defaults.
 FLOATS: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
+
+ANSWER_BYTES = 1 << 26  # of a mask's answers that a call keeps
 
 NO_BOUNDS = np.zeros(0, np.int64)
 NO_MASK = np.zeros((1, 0), np.bool_)
@@ -104,6 +106,25 @@ class Way(Protocol):
         ...
 
 
+class Answers:
+    """What a mask said of some rows, for every batch entry at once, kept for the entries that ask next."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[range, ...], Tensor] = {}
+        self._bytes = 0
+
+    def get(self, asked: tuple[range, ...], answer: Callable[[], Tensor]) -> Tensor:
+        """The answer to what was asked, as it was given before or now."""
+        known = self._kept.get(asked)
+        if known is None:
+            # Two threads may ask at once: then both work, and one answer is kept.
+            known = answer()
+            if self._bytes + known.nbytes <= ANSWER_BYTES:
+                self._bytes += known.nbytes
+                self._kept[asked] = known
+        return known
+
+
 def cut(span: range, size: int) -> Iterator[range]:
     """A range in pieces of at most that size."""
     for start in range(span.start, span.stop, size):
@@ -112,7 +133,12 @@ def cut(span: range, size: int) -> Iterator[range]:
 
 def place(matrix: Tensor) -> tuple[int, int]:
     """The address of a matrix and how far apart its rows are."""
-    return matrix.data_ptr(), max(matrix.stride(0), matrix.shape[1], 1)
+    n_rows, dim = matrix.shape
+    # A single row may say anything of where the next one would be.
+    stride = matrix.stride(0) if n_rows > 1 else max(dim, 1)
+    assert stride >= dim, "rows overlap"
+    assert dim <= 1 or matrix.stride(1) == 1, "numbers of a row lie apart"
+    return matrix.data_ptr(), stride
 
 
 def scaled_left(program: Program, entry: Entry, rows: range) -> Tensor:

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 # How long a call that failed waits for its threads. Between tiles they look up sooner; a compiler does not.
 PATIENCE_SECONDS = 0.5
 
-# Elements of scratch that a thread keeps for its next call: 32 MiB. Below the work in more, page faults do not show.
+# Elements of scratch that a thread keeps of each kind for its next call: 32 MiB. In more work, page faults do not show.
 KEPT_ELEMENTS = 1 << 23
 
 _pools: dict[int, ThreadPoolExecutor] = {}  # by number of threads

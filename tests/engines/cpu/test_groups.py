@@ -29,7 +29,11 @@ def results(inputs, rule):
     return [output, *torch.autograd.grad(output, wanted, weighting)]
 
 
-@pytest.mark.parametrize("rule", [Softmax(), Conic(), Sigmoid(), Entmax(1.5), Softmax(sink=0.5)], ids=str)
+@pytest.mark.parametrize(
+    "rule",
+    [Softmax(), Conic(), Sigmoid(), Entmax(1.5), Entmax(torch.tensor([1.2, 1.5, 2.0, 1.7, 3.0])), Softmax(sink=0.5)],
+    ids=str,
+)
 @pytest.mark.parametrize("layout", ["contiguous", "heads inside", "shared keys"])
 @pytest.mark.parametrize("needed", [(True, True, True), (False, False, True)], ids=["all", "values alone"])
 def test_groups_change_nothing(monkeypatch, rule, layout, needed):
