@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from regard.engines import ENGINES, Engine
+from regard.engines import ENGINES, Engine, Tiled
 from regard.engines.costs import work_of
 from regard.engines.cpu import missing
-from regard.engines.cpu.vocabulary import in_words
+from regard.engines.cpu.vocabulary import beyond_words
 from regard.errors import EngineRefusal, OptionError
 from regard.problem import AttentionProblem
 
@@ -133,8 +133,12 @@ def _detour(chosen: Engine, problem: AttentionProblem) -> str:
     """What a user may want to know of how the engine will go about it."""
     if chosen.name != "reference" and problem.may_leak:
         return " (NaN or infinity is among the inputs, so that it goes by strips of the definition)"
-    if chosen.name == "tiled" and in_words(problem) and (reason := missing()) is not None:
-        return f" (in plain torch: {reason})"
+    if isinstance(chosen, Tiled) and problem.grid.device.type == "cpu":
+        reason = beyond_words(problem) or missing()
+        if reason is not None:
+            return f" (in plain torch: {reason})"
+        if work_of(problem).compiled:
+            return " (compiled kernels)"
     return ""
 
 

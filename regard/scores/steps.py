@@ -94,7 +94,8 @@ class Indicator(Step):
     def __call__(self, scores: Tensor) -> Tensor:
         # Up to rounding: 3.5 and 3.4 are 0.10000000000000009 apart, which people call 0.1.
         rounding = 32 * torch.finfo(scores.dtype).eps
-        return (scores <= self.limit * (1 + rounding)).to(scores.dtype)
+        inside = (scores <= self.limit * (1 + rounding)).to(scores.dtype)
+        return torch.where(scores.isnan(), scores, inside)  # NaN is not far away: it must reach those who see it
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,6 @@ class Tent(Step):
 
     def __call__(self, scores: Tensor) -> Tensor:
         # √a has no slope at 0; the gradient at q = k is 0 by definition, so the root never sees a zero.
-        apart = scores > 0
+        apart = ~(scores <= 0)  # NaN among them, so that it shows
         distance = torch.where(apart, scores, 1).sqrt() * apart
         return (1 - distance / self.radius).clamp(min=0)

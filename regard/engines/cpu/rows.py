@@ -78,7 +78,8 @@ def step_row(code, row, of_row, by_column, number, pairs, table):  # type: ignor
             row[j] += table[min(max(place, 0), last)]
     elif code == INDICATOR:
         for j in range(width):
-            row[j] = ONE if row[j] <= number else ZERO
+            inside = ONE if row[j] <= number else ZERO
+            row[j] = row[j] if row[j] != row[j] else inside
     elif code == PARABOLA:
         for j in range(width):
             height = ONE - row[j] / (number * number)

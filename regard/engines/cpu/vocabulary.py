@@ -48,23 +48,37 @@ STEPS = (
 
 def in_words(problem: AttentionProblem) -> bool:
     """Whether kernels can compute a problem: its form, steps, rule and dtype are all known to them."""
+    return beyond_words(problem) is None
+
+
+def beyond_words(problem: AttentionProblem) -> str | None:
+    """Why kernels cannot compute a problem; None if they can."""
     form, (rule, choose) = problem.form, inner_rule(problem.weights)
-    if rule is None or problem.compute_dtype != torch.float32 or problem.grid.device.type != "cpu":
-        return False
+    if problem.grid.device.type != "cpu":
+        return "the kernels are for CPUs"
+    if problem.compute_dtype != torch.float32:
+        return f"the kernels compute in float32, not {str(problem.compute_dtype).removeprefix('torch.')}"
+    if rule is None:
+        learned = "a learned alpha of " if isinstance(problem.weights, Entmax) else ""
+        return f"the kernels do not have {learned}{type(problem.weights).__name__}"
     if not (type(form) is DotForm or (type(form) is ChannelForm and not choose)):
-        return False
+        return f"the kernels do not have {type(problem.score).__name__}" + (" under a choice of keys" if choose else "")
     if 0 in (*problem.output_shape, problem.grid.n_keys, form.tensors()[0].shape[-1]):
-        return False
+        return "it is empty"
     tables = pairs = 0
     for step in form.steps:
         if type(step) not in STEPS:
-            return False
+            return f"the kernels do not have {type(step).__name__}"
         tables += isinstance(step, steps.AddRelative)
         if isinstance(step, steps.AddPairs) and 1 not in step.bias.shape[-2:]:
             pairs += 1
             if step.bias.requires_grad:
-                return False  # its gradient is n × m
-    return tables <= 1 and pairs <= 1
+                return "a bias that is learned for each pair has a gradient as large as n × m"
+    return (
+        "the kernels take one table of relative positions and one bias for each pair"
+        if max(tables, pairs) > 1
+        else None
+    )
 
 
 def inner_rule(rule: Weights) -> tuple[Weights | None, int]:
