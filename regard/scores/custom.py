@@ -19,8 +19,8 @@ class Custom(Score):
     returns `(..., rows, columns)`. A pair's score must depend on that pair alone, and come out the same when it is
     computed again: nothing random. Tensors that it closes over get gradients.
 
-    Outside torch.compile it runs tile by tile, and a backward pass calls it again. Under torch.compile it is part of the
-    graph, called once for all pairs.
+    Outside torch.compile it runs tile by tile, and a backward pass calls it again. Under torch.compile it is part of
+    the graph, called once for all pairs.
 
     Args:
         function: A function, a lambda or an `nn.Module` (whose parameters are then this score's too).
