@@ -3,7 +3,7 @@
 The text is JSON. A form, step, rule or mask is an object with one entry, its name and what it is made of; a tensor is
 its place among the tensors, a fraction its place among the numbers:
 
-    {"form": {"DotForm": {"steps": [], "left": "tensor 0", "right": "tensor 1", "scale": "number 0"}},
+    {"form": {"DotForm": {"left": "tensor 0", "right": "tensor 1", "scale": "number 0", "steps": []}},
      "rule": {"Softmax": ["number 1", null]}, "mask": {"Causal": ["end"]},
      "learned": [], "dropout": "number 2", "engine": null, "training": false}
 """
