@@ -88,12 +88,12 @@ def fused_seconds(work: Work) -> float:
         return 30 * MICRO
     look = work.bytes / (work.threads * READ)
     blocks = work.entries * -(-work.n_queries // 32)
-    forward = work.pairs * (0.4 * NANO + 2.7 * NANO * work.depth) / min(work.threads, blocks)
+    forward = work.pairs * (0.4 * NANO + 2.7 * NANO * work.depth) / max(min(work.threads, blocks), 1)
     # A few queries leave keys and values no time to hide behind arithmetic.
-    forward = max(forward, work.bytes / (min(work.threads, blocks) * READ))
+    forward = max(forward, work.bytes / (max(min(work.threads, blocks), 1) * READ))
     if not work.training:
         return 40 * MICRO + look + forward
-    backward = work.pairs * (1.4 * NANO + 7.4 * NANO * work.depth) / min(work.threads, work.entries)
+    backward = work.pairs * (1.4 * NANO + 7.4 * NANO * work.depth) / max(min(work.threads, work.entries), 1)
     return 150 * MICRO + look + forward + backward
 
 

@@ -42,6 +42,7 @@ def small_kernel_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "CHANNEL_ROWS", 8)
     monkeypatch.setattr(tiles, "CALL_PAIRS", 64)
     monkeypatch.setattr(choosing, "STRIP_ELEMENTS", 100)
+    monkeypatch.setattr(choosing, "LEAST_ROWS", 3)
     monkeypatch.setattr(lists, "BLOCK_PAIRS", 32)
     monkeypatch.setattr(compiled, "GATHERING", 1000)
 

@@ -44,3 +44,14 @@ def use_one_core() -> bool:
     if set_mkl is not None:  # other libraries ask OpenMP
         set_mkl(1)
     return torch.get_num_threads() == 1
+
+
+def rest_openmp() -> None:
+    """Send torch's own threads of this thread to rest: they come again with torch's next parallel operation.
+
+    After one they would go on spinning for milliseconds, in case of another, on the cores that kernels are about to
+    use.
+    """
+    pause = getattr(_library(), "omp_pause_resource_all", None)
+    if pause is not None:
+        pause(1)  # omp_pause_soft

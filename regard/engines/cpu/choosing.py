@@ -21,6 +21,7 @@ from regard.engines.sums import Pooled
 
 # Scores of some rows against all keys that a thread keeps while it finds their thresholds: 2 MiB.
 STRIP_ELEMENTS = 1 << 19
+LEAST_ROWS = 32  # fewer make products slow
 
 # Scores in which one compiled call finds thresholds, so that Ctrl-C is heard: up to 60 passes over them.
 CALL_ELEMENTS = 1 << 20
@@ -79,7 +80,7 @@ def pool_thresholds(program: Program, way: Tiles | Lists) -> Pooled:
                 target.addmm_(torch.from_numpy(weights), entry.values)
         slope_mean[entry.place, block] /= torch.where(total == 0, 1, total)
 
-    height = min(max(STRIP_ELEMENTS // max(grid.n_keys, 1), 8), ROWS)
+    height = min(max(STRIP_ELEMENTS // max(grid.n_keys, 1), LEAST_ROWS), ROWS)
     blocks = way.blocks() if isinstance(way, Lists) else list(cut(grid.rows, height))
     workers.run([partial(work, entry, rows) for entry in entries for rows in blocks])
     lead = (*grid.batch_shape, grid.n_queries)

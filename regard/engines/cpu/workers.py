@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from regard.engines.cpu.blas import use_one_core
+from regard.engines.cpu.blas import rest_openmp, use_one_core
 
 Result = TypeVar("Result")
 
@@ -50,6 +50,7 @@ def run(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     if pool is None:
         call.work()
         return call.results
+    rest_openmp()
     futures: list[Future[None]] = []
     try:
         with suppress(RuntimeError):  # no more threads can be started, or the interpreter ends: do with what there is
