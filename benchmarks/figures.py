@@ -104,7 +104,7 @@ def draw_speed(rows: Mapping[str, Mapping[str, Any]]) -> Any:
     axes.invert_yaxis()
     axes.set_xlabel("speed, as a multiple of the fastest peer's for the same attention")
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in (BLUE, ORANGE)]
-    axes.legend(handles, ["forward", "forward + backward"], loc="lower right")
+    axes.legend(handles, ["forward", "forward + backward"], loc="upper right")
     return figure
 
 

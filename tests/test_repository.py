@@ -54,9 +54,12 @@ def test_constraints_name_no_local_version_and_no_place() -> None:
 
 
 def test_what_is_installed_is_what_the_constraints_pin() -> None:
+    import sysconfig
     from importlib.metadata import distributions
 
-    installed = {normalized(each.metadata["Name"]): each.version.partition("+")[0] for each in distributions()}
+    # In the environment itself: setuptools, once imported, puts copies of its own on the path.
+    here = distributions(path=[sysconfig.get_path("purelib")])
+    installed = {normalized(each.metadata["Name"]): each.version.partition("+")[0] for each in here}
     # pip comes with the virtual environment. A torch for accelerators brings their libraries, at versions that it pins.
     ours = {name for name in installed if not re.match(r"(pip|regard)$|(nvidia|cuda|triton|pytorch-triton)\b", name)}
     assert {name: installed[name] for name in ours} == {name: constraints().get(name) for name in ours}

@@ -29,6 +29,7 @@ KEPT_ELEMENTS = 1 << 23
 _pools: dict[int, ThreadPoolExecutor] = {}  # by number of threads
 _lock = threading.Lock()
 _inside = threading.local()
+_may_rest = True
 
 
 def count() -> int:
@@ -50,7 +51,8 @@ def run(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     if pool is None:
         call.work()
         return call.results
-    rest_openmp()
+    if _may_rest:
+        rest_openmp()
     futures: list[Future[None]] = []
     try:
         with suppress(RuntimeError):  # no more threads can be started, or the interpreter ends: do with what there is
@@ -178,8 +180,9 @@ def _start(threads: int) -> None:
 
 
 def _forget() -> None:
-    """In a forked child: the threads are not there."""
-    global _lock
+    """In a forked child: the threads are not there, torch's neither, and those must not be waited for."""
+    global _lock, _may_rest
+    _may_rest = False
     _pools.clear()
     _lock = threading.Lock()
     _inside.__dict__.clear()
