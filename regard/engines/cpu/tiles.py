@@ -42,7 +42,7 @@ MOST_COLUMNS = 1 << 13  # of a tile with few rows: one row of it fits the first-
 
 # Pairs that one compiled call may take in, so that Ctrl-C is heard: some 50 ms forward and 100 backward, where vectors
 # have 64 numbers. Longer ones are more work; where rows are few, columns are what it takes time to read.
-CALL_PAIRS = 1 << 24
+CALL_PAIRS = 14 << 20
 FEWEST_ROWS = 32
 CHANNEL_ELEMENTS = 1 << 19  # rows times channels of a block of channel scores
 

@@ -442,7 +442,7 @@ def test_no_compiled_call_takes_long(monkeypatch, n_queries, n_keys, dim):
     keys = torch.zeros(1, dim).expand(n_keys, dim)
     attend(torch.zeros(n_queries, dim), keys, keys, engine=KERNELS)
     assert sum(work) == n_queries * n_keys * 2 * dim
-    assert max(work) <= 4e9  # a tenth of a second
+    assert max(work) <= 3e9
     assert max(read) <= 1e8  # numbers that come from memory
 
 
