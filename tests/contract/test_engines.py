@@ -40,6 +40,7 @@ def small_kernel_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "MOST_COLUMNS", 6)
     monkeypatch.setattr(tiles, "HEIGHTS", {8: 1.0, 4: 1.0})
     monkeypatch.setattr(tiles, "CHANNEL_ROWS", 8)
+    monkeypatch.setattr(tiles, "CHANNEL_COLUMNS", 6)
     monkeypatch.setattr(tiles, "CALL_PAIRS", 64)
     monkeypatch.setattr(choosing, "STRIP_ELEMENTS", 100)
     monkeypatch.setattr(choosing, "LEAST_ROWS", 3)
@@ -53,6 +54,15 @@ def small_kernel_lists(small_kernel_tiles, monkeypatch):
     from regard.engines.cpu import compiled
 
     monkeypatch.setattr(compiled, "GATHERING", 1)
+
+
+@pytest.fixture
+def small_kernel_supports(small_kernel_tiles, monkeypatch):
+    """Kernels that go through the keys that have a weight one by one, however many they are."""
+    from regard.engines.cpu import supports
+
+    monkeypatch.setattr(supports, "SPARSE", 0.5)
+    monkeypatch.setattr(supports, "ROOM", 1)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -85,6 +95,12 @@ def test_kernels_match_the_definition_by_tiles(small_kernel_tiles, dtype, score,
 @pytest.mark.parametrize("score", SCORES)
 def test_kernels_match_the_definition_by_lists(small_kernel_lists, score, rule):
     check_kernels(("Window", "Strided", "GlobalKeys", "RandomKeys", "Selected"), score, rule)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if "max" in rule and "Softmax" not in rule])
+@pytest.mark.parametrize("score", SCORES)
+def test_kernels_match_the_definition_by_supports(small_kernel_supports, score, rule):
+    check_kernels(MASKS, score, rule)
 
 
 @pytest.mark.parametrize(("variant", "mask"), UNUSUAL)

@@ -17,7 +17,7 @@ from regard.engines.cpu.groups import differentiate_group, groups_of
 from regard.engines.cpu.programs import Entry, Program, pick
 from regard.engines.cpu.spans import turn
 from regard.engines.cpu.tiles import Tiles
-from regard.engines.cpu.ways import FLOATS, Facts, KeySums, Way, cut
+from regard.engines.cpu.ways import FLOATS, Facts, KeySums, WayBack, cut
 
 # Numbers that are copied at once, so that Ctrl-C is heard.
 COPIED_ELEMENTS = 1 << 24
@@ -62,7 +62,7 @@ class _Buffer:
             self.add(entry, torch.from_numpy(upright))
 
 
-def differentiate(program: Program, way: Way, facts: Facts, needed: Sequence[bool]) -> list[Tensor | None]:
+def differentiate(program: Program, way: WayBack, facts: Facts, needed: Sequence[bool]) -> list[Tensor | None]:
     """The gradients of the form's tensors and, last, of the values; None where not needed."""
     tensors = (*program.problem.form.tensors(), program.problem.values)
     grouped = _differentiate_groups(program, way, facts, tensors, needed)
@@ -99,7 +99,7 @@ def differentiate(program: Program, way: Way, facts: Facts, needed: Sequence[boo
 
 
 def _differentiate_groups(
-    program: Program, way: Way, facts: Facts, tensors: Sequence[Tensor], needed: Sequence[bool]
+    program: Program, way: WayBack, facts: Facts, tensors: Sequence[Tensor], needed: Sequence[bool]
 ) -> list[Tensor | None] | None:
     """The gradients by groups of batch entries, one call for each; None where there are none, or entries share."""
     groups, batch = groups_of(program, way), program.problem.grid.batch_shape
@@ -116,7 +116,7 @@ def _differentiate_groups(
     return [each.reshape(original.shape).to(original.dtype) for each, original in zip(found, tensors, strict=True)]
 
 
-def _share_out(program: Program, way: Way) -> _Shares:
+def _share_out(program: Program, way: WayBack) -> _Shares:
     entries, blocks, threads = program.entries, way.long_blocks(), workers.count()
     if len(entries) % threads == 0 or len(entries) >= 4 * threads or len(blocks) < threads:
         count = max(min(len(entries), 4 * threads), 1)
@@ -141,7 +141,12 @@ def _common(program: Program, shares: _Shares, place: int, tensor: Tensor) -> _B
 
 
 def _differentiate_entry(
-    program: Program, way: Way, facts: Facts, entry: Entry, blocks: Sequence[range], buffers: Sequence[_Buffer | None]
+    program: Program,
+    way: WayBack,
+    facts: Facts,
+    entry: Entry,
+    blocks: Sequence[range],
+    buffers: Sequence[_Buffer | None],
 ) -> None:
     """Add what some blocks of an entry give to the gradients."""
     to_left, to_right, *to_steps, to_values = buffers

@@ -112,7 +112,7 @@ def _block_within(typing: Any, row: Any, start: Any, without_zero: Any, least: A
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _lowest_bit(typing: Any, bits: Any) -> Any:
+def lowest_bit(typing: Any, bits: Any) -> Any:
     """The place of the lowest bit that is set; there must be one."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -220,21 +220,27 @@ def _collect(row, without_zero, peaks, blocks, least, most, places, found, enoug
     """Add the columns that rank from `least` to `most`; return how many there are then, `enough` + 1 if too many."""
     for b in range(blocks):
         if peaks[b] >= least:
-            start = b * BLOCK
-            if start + BLOCK <= row.shape[0]:
-                bits = _block_within(row, start, without_zero, least, most)
-            else:
-                bits = np.uint64(0)
-                for j in range(start, row.shape[0]):
-                    rank = _rank(row[j], without_zero)
-                    bits |= np.uint64(rank >= least and rank <= most) << np.uint64(j - start)
+            bits = block_bits(row, b, without_zero, least, most)
             while bits:
                 if found == enough:
                     return enough + 1
-                places[found] = start + _lowest_bit(bits)
+                places[found] = b * BLOCK + lowest_bit(bits)
                 found += 1
                 bits &= bits - np.uint64(1)
     return found
+
+
+@helper
+def block_bits(row, b, without_zero, least, most):  # type: ignore[no-untyped-def]
+    """Which columns of a block rank from `least` to `most`: a bit for each, the first the lowest."""
+    start = b * BLOCK
+    if start + BLOCK <= row.shape[0]:
+        return _block_within(row, start, without_zero, least, most)
+    bits = np.uint64(0)
+    for j in range(start, row.shape[0]):
+        rank = _rank(row[j], without_zero)
+        bits |= np.uint64(rank >= least and rank <= most) << np.uint64(j - start)
+    return bits
 
 
 @helper

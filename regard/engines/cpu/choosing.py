@@ -14,9 +14,10 @@ from regard.engines.cpu.best import best_strip
 from regard.engines.cpu.listed import drop_strip, pool_weights
 from regard.engines.cpu.lists import Lists
 from regard.engines.cpu.programs import Entry, Program
+from regard.engines.cpu.supports import pool_candidates
 from regard.engines.cpu.thresholds import entmax_strip
 from regard.engines.cpu.tiles import ROWS, Tiles
-from regard.engines.cpu.ways import FLOATS, cut, dropout_arguments
+from regard.engines.cpu.ways import FLOATS, Found, cut, dropout_arguments
 from regard.engines.sums import Pooled
 
 # Scores of some rows against all keys that a thread keeps while it finds their thresholds: 2 MiB.
@@ -56,39 +57,49 @@ def pool_thresholds(program: Program, way: Tiles | Lists) -> Pooled:
     """The output under entmax, with the peak and threshold of every row, and the values averaged by slope."""
     grid, entries, value_dim = program.problem.grid, program.entries, program.values.shape[-1]
     shape = (len(entries), grid.n_queries)
-    peaks, thresholds = torch.full(shape, -torch.inf, **FLOATS), torch.full(shape, torch.inf, **FLOATS).double()
-    output, slope_mean = (torch.zeros(*shape, value_dim, **FLOATS) for _ in range(2))
+    found = Found(
+        torch.full(shape, -torch.inf, **FLOATS),
+        torch.full(shape, torch.inf, **FLOATS).double(),
+        *(torch.zeros(*shape, value_dim, **FLOATS) for _ in range(2)),
+    )
+    height = min(max(STRIP_ELEMENTS // max(grid.n_keys, 1), LEAST_ROWS), ROWS)
 
     def work(entry: Entry, rows: range) -> None:
         workers.check_stopped()
-        block = slice(rows.start, rows.stop)
-        strip, keys = _strip(program, way, entry, rows)
-        slopes = workers.scratch("slopes", *strip.shape)
-        row_peaks, row_thresholds = (each[entry.place, block].numpy() for each in (peaks, thresholds))
-        for few in cut(range(len(rows)), max(CALL_ELEMENTS // max(strip.shape[1], 1), 1)):
-            workers.check_stopped()
-            some = slice(few.start, few.stop)
-            facts = (row_peaks[some], row_thresholds[some], slopes[some])
-            entmax_strip(strip[some], entry.alpha, *facts, _NONE, _NONE)
-        total = torch.from_numpy(slopes).sum(-1, keepdim=True)
-        for weights, target in ((strip, output[entry.place, block]), (slopes, slope_mean[entry.place, block])):
-            if program.problem.dropout:
-                drop_strip(weights, keys, *dropout_arguments(program, entry, rows))
-            if isinstance(way, Lists):
-                pool_weights(entry.values.contiguous().numpy(), keys, weights, target.numpy())
-            else:
-                target.addmm_(torch.from_numpy(weights), entry.values)
-        slope_mean[entry.place, block] /= torch.where(total == 0, 1, total)
+        if isinstance(way, Tiles) and pool_candidates(
+            program, way, entry, rows, found.of(entry.place, slice(rows.start, rows.stop))
+        ):
+            return
+        for few in [rows] if isinstance(way, Lists) else cut(rows, height):
+            _pool_strip(program, way, entry, few, found.of(entry.place, slice(few.start, few.stop)))
 
-    height = min(max(STRIP_ELEMENTS // max(grid.n_keys, 1), LEAST_ROWS), ROWS)
-    blocks = way.blocks() if isinstance(way, Lists) else list(cut(grid.rows, height))
-    workers.run([partial(work, entry, rows) for entry in entries for rows in blocks])
+    workers.run([partial(work, entry, rows) for entry in entries for rows in way.blocks()])
     lead = (*grid.batch_shape, grid.n_queries)
     return Pooled(
-        output.reshape(*lead, value_dim),
-        (peaks.reshape(*lead, 1), thresholds.reshape(*lead, 1)),
-        slope_mean.reshape(*lead, value_dim),
+        found.output.reshape(*lead, value_dim),
+        (found.peaks.reshape(*lead, 1), found.thresholds.reshape(*lead, 1)),
+        found.slope_mean.reshape(*lead, value_dim),
     )
+
+
+def _pool_strip(program: Program, way: Tiles | Lists, entry: Entry, rows: range, found: Found) -> None:
+    """Find the thresholds of some rows and pool values by their weights and slopes, all keys at once."""
+    strip, keys = _strip(program, way, entry, rows)
+    slopes = workers.scratch("slopes", *strip.shape)
+    for few in cut(range(len(rows)), max(CALL_ELEMENTS // max(strip.shape[1], 1), 1)):
+        workers.check_stopped()
+        some = slice(few.start, few.stop)
+        facts = (found.peaks[some].numpy(), found.thresholds[some].numpy(), slopes[some])
+        entmax_strip(strip[some], entry.alpha, *facts, _NONE, _NONE)
+    total = torch.from_numpy(slopes).sum(-1, keepdim=True)
+    for weights, target in ((strip, found.output), (slopes, found.slope_mean)):
+        if program.problem.dropout:
+            drop_strip(weights, keys, *dropout_arguments(program, entry, rows))
+        if isinstance(way, Lists):
+            pool_weights(entry.values.contiguous().numpy(), keys, weights, target.numpy())
+        else:
+            target.addmm_(torch.from_numpy(weights), entry.values)
+    found.slope_mean.div_(torch.where(total == 0, 1, total))
 
 
 def _strip(program: Program, way: Tiles | Lists, entry: Entry, rows: range) -> tuple[Any, Any]:

@@ -14,8 +14,9 @@ from regard.engines.cpu.choosing import choose_keys, pool_thresholds
 from regard.engines.cpu.forward import sum_rows
 from regard.engines.cpu.lists import Lists
 from regard.engines.cpu.programs import Program
+from regard.engines.cpu.supports import Supports
 from regard.engines.cpu.tiles import ROWS, Tiles
-from regard.engines.cpu.ways import FLOATS, Facts, Way
+from regard.engines.cpu.ways import FLOATS, Facts, Way, WayBack
 from regard.engines.sums import Pooled, Sums
 from regard.weights import OneHot, OnePass, Softmax, Statistics
 
@@ -84,7 +85,7 @@ class Compiled:
         rows = (program.n_entries, grid.n_queries)
         gradient = gradient.float().reshape(*rows, -1).contiguous()
         delta = torch.zeros(rows, **FLOATS) if centre is None else (gradient * centre.reshape(*rows, -1)).sum(-1)
-        way: Way = self.way
+        way: WayBack = self.way
         if program.choose:
             index, *inner = statistics
             way, statistics = self._chosen(index), tuple(inner)
@@ -97,6 +98,9 @@ class Compiled:
             # A row that may look nowhere: e^(−inf − 0) · 0.
             peak = torch.where(peak == -torch.inf, 0, peak)
             facts = Facts(peak.float(), total.double().reciprocal(), delta, gradient)
+        if program.rule == codes.ENTMAX and isinstance(way, Tiles) and not way.by_channels:
+            supports = Supports(way)
+            way = supports if supports.are_few(program, facts) else way
         n_form = len(program.problem.form.tensors())
         found = differentiate(program, way, facts, needed[: n_form + 1])
         if any(needed[n_form + 1 :]):

@@ -12,14 +12,14 @@ from regard.engines.cpu import spans, workers
 from regard.engines.cpu.blas import sgemm_address
 from regard.engines.cpu.programs import Entry, Program
 from regard.engines.cpu.tiles import Tiles
-from regard.engines.cpu.ways import NO_BOUNDS, NO_MASK, Facts, Way, dropout_arguments, place
+from regard.engines.cpu.ways import NO_BOUNDS, NO_MASK, Facts, WayBack, dropout_arguments, place
 
 GROUP_PAIRS = 1 << 20  # pairs of a group: some 3 ms forward
 
 _F = np.float32
 
 
-def groups_of(program: Program, way: Way) -> list[list[Entry]]:
+def groups_of(program: Program, way: WayBack) -> list[list[Entry]]:
     """The batch entries in groups that one call serves; none where entries are large, masked or have steps."""
     problem = program.problem
     plain = (

@@ -16,6 +16,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import types
+from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 
 Function: TypeAlias = Callable[..., Any]  # arguments of compiled functions have no types that mypy could read
@@ -78,6 +79,25 @@ def two_to_the(typing: Any, exponent: Any) -> Any:
         return builder.bitcast(builder.shl(biased, ir.Constant(integer, 23)), ir.FloatType())
 
     return types.float32(types.int32), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fetch(typing: Any, matrix: Any, row: Any, column: Any) -> Any:
+    """Ask for the cache line of a number of a matrix, which will be needed soon."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        whole, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        row_stride, column_stride = (builder.extract_value(array.strides, axis) for axis in (0, 1))
+        offset = builder.add(builder.mul(arguments[1], row_stride), builder.mul(arguments[2], column_stride))
+        address = builder.gep(builder.bitcast(array.data, byte), [offset])
+        kind = ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole])
+        function = get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        read, keep, data = (ir.Constant(whole, n) for n in (0, 3, 1))
+        builder.call(function, [address, read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(matrix, types.intp, types.intp), build
 
 
 @intrinsic

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.engines.cpu.jit import helper, kernel
+from regard.engines.cpu.jit import fetch, helper, kernel
 from regard.engines.cpu.rows import NOTHING, ZERO, differentiate_row, drop, pool_row, step_row, step_row_back
+
+_AHEAD = 8  # how many places earlier a listed row is asked for
+_LINE = 16  # numbers that come from memory together
 
 
 @helper
@@ -21,9 +24,18 @@ def _length(listed):  # type: ignore[no-untyped-def]
 
 
 @helper
+def _fetch_ahead(matrix, listed, t):  # type: ignore[no-untyped-def]
+    """Ask for the row that is listed a few places later: rows lie anywhere, and memory is slow to answer."""
+    if t + _AHEAD < listed.shape[0]:
+        for c in range(0, matrix.shape[1], _LINE):
+            fetch(matrix, listed[t + _AHEAD], c)
+
+
+@helper
 def _dots(vector, matrix, listed, out):  # type: ignore[no-untyped-def]
     """The product of a vector with each listed row of a matrix."""
     for t in range(out.shape[0]):
+        _fetch_ahead(matrix, listed, t)
         row = matrix[listed[t]]
         total = ZERO
         for c in range(vector.shape[0]):
@@ -35,6 +47,7 @@ def _dots(vector, matrix, listed, out):  # type: ignore[no-untyped-def]
 def _add_listed(factors, matrix, listed, out):  # type: ignore[no-untyped-def]
     """Add the listed rows of a matrix, each times its factor."""
     for t in range(factors.shape[0]):
+        _fetch_ahead(matrix, listed, t)
         factor, row = factors[t], matrix[listed[t]]
         if factor != ZERO:
             for c in range(out.shape[0]):
@@ -45,6 +58,7 @@ def _add_listed(factors, matrix, listed, out):  # type: ignore[no-untyped-def]
 def _spread_listed(factors, vector, listed, matrix):  # type: ignore[no-untyped-def]
     """Add a vector, times each factor, to the listed rows of a matrix."""
     for t in range(factors.shape[0]):
+        _fetch_ahead(matrix, listed, t)
         factor, row = factors[t], matrix[listed[t]]
         if factor != ZERO:
             for c in range(vector.shape[0]):

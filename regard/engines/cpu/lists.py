@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,35 +46,24 @@ class Lists:
     transposed = False
 
     def blocks(self) -> list[range]:
-        height = min(max(self._call_pairs // max(self.longest, 1), 1), 1024)
+        height = min(max(_call_pairs(self.problem) // max(self.longest, 1), 1), 1024)
         return list(cut(self.problem.grid.rows, height))
 
     def long_blocks(self) -> list[range]:
         return self.blocks()
-
-    @property
-    def _call_pairs(self) -> int:
-        dims = self.problem.form.tensors()[0].shape[-1] + self.problem.values.shape[-1]
-        return max(BLOCK_PAIRS * 256 // (dims + 128), 1)
-
-    def _pieces(self, index: Tensor) -> Iterator[Tensor]:
-        """The lists of some rows, cut where they are too long for one call."""
-        for piece in cut(range(index.shape[-1]), max(self._call_pairs // max(len(index), 1), 1)):
-            workers.check_stopped()
-            yield index[:, piece.start : piece.stop].contiguous()
 
     def _index(self, entry: Entry, rows: range) -> Tensor:
         index = self._answers.get((rows,), lambda: self.index(rows))
         return pick(index, entry.index, 2).expand(len(rows), -1).contiguous()
 
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
-        least, matrices = 0.0, self._matrices(program, entry, rows, entry.values)
+        least, matrices = 0.0, _matrices(program, entry, rows, entry.values)
         dropout = dropout_arguments(program, entry, rows)
-        for index in self._pieces(self._index(entry, rows)):
+        for index in cut_lists(self.problem, self._index(entry, rows)):
             lowest = listed.pool_listed(
                 *matrices,
                 index.numpy(),
-                *self._steps(entry, rows, index),
+                *_steps(entry, rows, index),
                 program.rule,
                 *dropout,
                 sums.peaks,
@@ -88,47 +77,68 @@ class Lists:
         """The scores of the lists of some rows, −inf after their ends, and the lists: `(n_rows, width)` each."""
         lists = self._index(entry, rows)
         pieces = [np.empty((len(rows), 0), np.float32)]
-        for index in self._pieces(lists):
+        for index in cut_lists(self.problem, lists):
             pieces.append(np.empty(index.shape, np.float32))
-            steps = self._steps(entry, rows, index)
-            listed.score_listed(*self._matrices(program, entry, rows), index.numpy(), *steps, pieces[-1])
+            steps = _steps(entry, rows, index)
+            listed.score_listed(*_matrices(program, entry, rows), index.numpy(), *steps, pieces[-1])
         return pieces[-1] if len(pieces) == 2 else np.concatenate(pieces, 1), lists.numpy()
 
     def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
-        to_by_row, to_left = np.zeros((len(entry.codes), len(rows)), np.float32), sums.left[rows.start : rows.stop]
-        to_left.fill(0)
-        left, right, values = self._matrices(program, entry, rows, entry.values)
-        gradient, dropout = facts.gradient.contiguous().numpy(), dropout_arguments(program, entry, rows)
-        for index in self._pieces(self._index(entry, rows)):
-            listed.differentiate_listed(
-                left,
-                right,
-                np.float32(program.scale),
-                values,
-                gradient,
-                index.numpy(),
-                *self._steps(entry, rows, index),
-                program.rule,
-                entry.alpha,
-                facts.offsets,
-                facts.scales,
-                facts.deltas,
-                *dropout,
-                to_left,
-                sums.right,
-                sums.values,
-                to_by_row,
-                sums.by_column,
-                sums.numbers,
-                sums.table,
-            )
-        sums.by_row[:, rows.start : rows.stop] += to_by_row
+        differentiate_lists(program, entry, rows, cut_lists(self.problem, self._index(entry, rows)), facts, sums)
 
-    def _matrices(self, program: Program, entry: Entry, rows: range, *more: Tensor) -> tuple[Any, ...]:
-        left = scaled_left(program, entry, rows).contiguous().numpy()
-        return (left, *(each.contiguous().numpy() for each in (entry.right, *more)))
 
-    def _steps(self, entry: Entry, rows: range, index: Tensor) -> tuple[Any, ...]:
-        scratch = np.empty((2, len(entry.codes), max(index.shape[-1], 1)), np.float32)
-        by_row, pairs = by_row_of(entry, rows), pairs_of(entry, rows, index)
-        return entry.codes, by_row, entry.by_column, entry.numbers, pairs, entry.table, scratch
+def _call_pairs(problem: AttentionProblem) -> int:
+    dims = problem.form.tensors()[0].shape[-1] + problem.values.shape[-1]
+    return max(BLOCK_PAIRS * 256 // (dims + 128), 1)
+
+
+def cut_lists(problem: AttentionProblem, index: Tensor) -> Iterator[Tensor]:
+    """The lists of some rows, cut where they are too long for one call."""
+    for piece in cut(range(index.shape[-1]), max(_call_pairs(problem) // max(len(index), 1), 1)):
+        workers.check_stopped()
+        yield index[:, piece.start : piece.stop].contiguous()
+
+
+def differentiate_lists(
+    program: Program, entry: Entry, rows: range, lists: Iterable[Tensor], facts: RowFacts, sums: KeySums
+) -> None:
+    """Add what the lists of a block give to the gradients: its rows' keys, in as many pieces as they come."""
+    to_by_row, to_left = np.zeros((len(entry.codes), len(rows)), np.float32), sums.left[rows.start : rows.stop]
+    to_left.fill(0)
+    left, right, values = _matrices(program, entry, rows, entry.values)
+    gradient, dropout = facts.gradient.contiguous().numpy(), dropout_arguments(program, entry, rows)
+    for index in lists:
+        listed.differentiate_listed(
+            left,
+            right,
+            np.float32(program.scale),
+            values,
+            gradient,
+            index.numpy(),
+            *_steps(entry, rows, index),
+            program.rule,
+            entry.alpha,
+            facts.offsets,
+            facts.scales,
+            facts.deltas,
+            *dropout,
+            to_left,
+            sums.right,
+            sums.values,
+            to_by_row,
+            sums.by_column,
+            sums.numbers,
+            sums.table,
+        )
+    sums.by_row[:, rows.start : rows.stop] += to_by_row
+
+
+def _matrices(program: Program, entry: Entry, rows: range, *more: Tensor) -> tuple[Any, ...]:
+    left = scaled_left(program, entry, rows).contiguous().numpy()
+    return (left, *(each.contiguous().numpy() for each in (entry.right, *more)))
+
+
+def _steps(entry: Entry, rows: range, index: Tensor) -> tuple[Any, ...]:
+    scratch = np.empty((2, len(entry.codes), max(index.shape[-1], 1)), np.float32)
+    by_row, pairs = by_row_of(entry, rows), pairs_of(entry, rows, index)
+    return entry.codes, by_row, entry.by_column, entry.numbers, pairs, entry.table, scratch

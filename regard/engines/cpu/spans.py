@@ -8,6 +8,10 @@ there are no products to do: the raw scores of the span are in `tile` already.
 
 from __future__ import annotations
 
+import numpy as np
+
+from regard.engines.cpu.best import BLOCK
+from regard.engines.cpu.candidates import gather_tile, list_tile
 from regard.engines.cpu.jit import helper, kernel, multiply
 from regard.engines.cpu.rows import (
     ONE,
@@ -19,7 +23,6 @@ from regard.engines.cpu.rows import (
     pool_row,
     step_row,
     step_row_back,
-    weigh_row,
 )
 
 
@@ -106,7 +109,7 @@ def _pool_rows(  # type: ignore[no-untyped-def]
     flat = tile.reshape(-1)
     for start in range(0, n_columns, tile.shape[1]):
         width = min(tile.shape[1], n_columns - start)
-        end, at = start + width, origin + start
+        at = origin + start
         scores = flat[: n_rows * width].reshape(n_rows, width)
         if dim >= 0:
             multiply(
@@ -115,16 +118,9 @@ def _pool_rows(  # type: ignore[no-untyped-def]
             )  # fmt: skip
         for i in range(n_rows):
             row = scores[i]
-            for k in range(codes.shape[0]):
-                step_row(
-                    codes[k], row, by_row[k, i], by_column[k, at : at + width], numbers[k],
-                    pairs[i % pairs.shape[0], start:end],
-                    table,
-                )  # fmt: skip
-            if first.size:
-                block_outside(row, first[i] - at, stop[i] - at)
-            if allowed.size:
-                block_where(row, allowed[i, start:end])
+            _score_row(
+                row, i, at, start, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed
+            )  # fmt: skip
             peaks[i], totals[i], lowest = pool_row(row, rule, peaks[i], totals[i], pooled[i])
             least = min(least, lowest)
             if row_hashes.size:
@@ -139,30 +135,102 @@ def _pool_rows(  # type: ignore[no-untyped-def]
 @kernel
 def score_span(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, origin,
-    codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
-    rule, alpha, offsets, scales, scores,
+    codes, by_row, by_column, numbers, pairs, table, first, stop, allowed, scores,
 ):  # fmt: skip
-    """The scores of a span, −inf where not allowed; with a rule (not −1), its weights."""
+    """The scores of a span, −inf where not allowed."""
+    _score_rows(
+        sgemm, left, left_stride, right, right_stride, dim, origin, 0, codes, by_row, by_column, numbers, pairs, table,
+        first, stop, allowed, scores,
+    )  # fmt: skip
+
+
+@helper
+def _score_rows(  # type: ignore[no-untyped-def]
+    sgemm, left, left_stride, right, right_stride, dim, origin, start,
+    codes, by_row, by_column, numbers, pairs, table, first, stop, allowed, scores,
+):  # fmt: skip
+    """The scores of a tile that starts at a column of a span."""
     n_rows, width = scores.shape
+    at = origin + start
     if dim >= 0:
         multiply(
-        sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * origin * right_stride, right_stride, 1, ONE,
-            ZERO,
-        scores.ctypes.data, width,
-    )  # fmt: skip
+            sgemm, n_rows, width, dim, left, left_stride, 0, right + 4 * at * right_stride, right_stride, 1, ONE, ZERO,
+            scores.ctypes.data, width,
+        )  # fmt: skip
     for i in range(n_rows):
-        row = scores[i]
-        for k in range(codes.shape[0]):
-            step_row(
-                codes[k], row, by_row[k, i], by_column[k, origin : origin + width], numbers[k],
-                pairs[i % pairs.shape[0]], table,
-            )  # fmt: skip
-        if first.size:
-            block_outside(row, first[i] - origin, stop[i] - origin)
-        if allowed.size:
-            block_where(row, allowed[i])
-        if rule >= 0:
-            weigh_row(row, rule, alpha, offsets[i], scales[i])
+        _score_row(scores[i], i, at, start, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed)
+
+
+@helper
+def _score_row(  # type: ignore[no-untyped-def]
+    row, i, at, start, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed
+):
+    """Steps and mask of one row: from column `at` of all keys, which is column `start` of a span."""
+    width = row.shape[0]
+    for k in range(codes.shape[0]):
+        step_row(
+            codes[k], row, by_row[k, i], by_column[k, at : at + width], numbers[k],
+            pairs[i % pairs.shape[0], start : start + width], table,
+        )  # fmt: skip
+    if first.size:
+        block_outside(row, first[i] - at, stop[i] - at)
+    if allowed.size:
+        block_where(row, allowed[i, start : start + width])
+
+
+@kernel
+def gather_span(  # type: ignore[no-untyped-def]
+    sgemm, left, left_stride, right, right_stride, dim, tile, origin, n_columns,
+    codes, by_row, by_column, numbers, pairs, table, first, stop, allowed, alpha, most, candidates,
+):  # fmt: skip
+    """Add the columns of a span to the candidates of each row, see `supports.py`; returns whether all had room.
+
+    Args:
+        tile: Scratch, `(n_rows, width)`: as many columns as are worked on together.
+        most: How many candidates a row may keep.
+        candidates: (scores, keys, counts, settled counts, cuts) of the rows.
+    """
+    flat = tile.reshape(-1)
+    peaks = np.empty(tile.shape[1] // BLOCK + 1, np.float32)
+    for start in range(0, n_columns, tile.shape[1]):
+        width = min(tile.shape[1], n_columns - start)
+        scores = flat[: tile.shape[0] * width].reshape(tile.shape[0], width)
+        _score_rows(
+            sgemm, left, left_stride, right, right_stride, dim, origin, start, codes, by_row, by_column, numbers,
+            pairs, table, first, stop, allowed, scores,
+        )  # fmt: skip
+        if not gather_tile(scores, origin + start, alpha, most, peaks, *candidates):
+            return False
+    return True
+
+
+@kernel
+def list_span(  # type: ignore[no-untyped-def]
+    sgemm, left, left_stride, right, right_stride, dim, tile, origin, n_columns,
+    codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
+    begin, alpha, row_peaks, thresholds, counts, keys,
+):  # fmt: skip
+    """Add the columns of a span that have a weight to each row's list; returns where the lists had no more room.
+
+    Args:
+        tile: Scratch, `(n_rows, width)`: as many columns as are worked on together.
+        begin: The column of the span with which to begin.
+        alpha, row_peaks, thresholds: What tells who has a weight, see `candidates.list_tile`.
+        counts, keys: The lists.
+    """
+    flat = tile.reshape(-1)
+    peaks = np.empty(tile.shape[1] // BLOCK + 1, np.float32)
+    for start in range(begin, n_columns, tile.shape[1]):
+        width = min(tile.shape[1], n_columns - start)
+        if counts.max() + width >= keys.shape[1]:
+            return start
+        scores = flat[: tile.shape[0] * width].reshape(tile.shape[0], width)
+        _score_rows(
+            sgemm, left, left_stride, right, right_stride, dim, origin, start, codes, by_row, by_column, numbers,
+            pairs, table, first, stop, allowed, scores,
+        )  # fmt: skip
+        list_tile(scores, origin + start, alpha, row_peaks, thresholds, peaks, counts, keys)
+    return n_columns
 
 
 @kernel

@@ -227,6 +227,16 @@ def _solve(row, peaks, alpha, candidates):  # type: ignore[no-untyped-def]
 
 
 @helper
+def solve_scores(scores, peak, alpha):  # type: ignore[no-untyped-def]
+    """The threshold of some scores of which the largest is known, and finite."""
+    if alpha == 2.0:
+        return _sparsemax(scores, peak, -1.0)
+    if alpha == 1.5:
+        return _entmax_one_and_half(scores, peak, -1.0)
+    return _entmax(scores, peak, alpha, -1.0)
+
+
+@helper
 def _sparsemax(scores, peak, threshold):  # type: ignore[no-untyped-def]
     """τ for alpha = 2, by Newton's steps (Michelot), each exact on a support: it is done when one repeats."""
     before = _ZERO

@@ -34,7 +34,7 @@ from regard.problem import AttentionProblem
 
 ROWS, COLUMNS = 256, 512  # a tile of scores fills half of a second-level cache of 1 MiB
 HEIGHTS = {256: 1.0, 128: 1.05, 64: 1.12}  # how many rows a tile may have, and what its products then cost
-CHANNEL_ROWS = 128
+CHANNEL_ROWS, CHANNEL_COLUMNS = 256, 1024  # of a tile of scores that are sums over channels
 TASK_PAIRS = 1 << 22  # pairs that a thread takes at once: some 15 ms
 # What a pair costs, a block of rows from Python, and one that a compiled loop cuts: where to trade one for the other.
 PAIR_SECONDS, BLOCK_SECONDS, CUT_SECONDS = 3.3e-9, 50e-6, 3e-6
@@ -80,7 +80,9 @@ class Tiles:
         """
         grid = self.problem.grid
         if self.by_channels:
-            return min(max(CHANNEL_ELEMENTS // max(self.problem.form.width, 1), 8), CHANNEL_ROWS)
+            # A mask makes more of a tile vain: half as many rows are the middle way.
+            most = CHANNEL_ROWS if self.problem.mask is None else max(CHANNEL_ROWS // 2, 1)
+            return min(max(CHANNEL_ELEMENTS // max(self.problem.form.width, 1), 8), most)
         if self.problem.mask is None or grid.n_queries <= min(HEIGHTS):
             return ROWS
         per_block = BLOCK_SECONDS if self._bounds is None else CUT_SECONDS
@@ -118,6 +120,15 @@ class Tiles:
         columns, width = max(int(CALL_PAIRS / (max(len(rows), FEWEST_ROWS) * work)), 1), self.width(rows)
         return columns - columns % width if columns > width else columns
 
+    def widest(self, program: Program, entry: Entry, rows: range) -> int:
+        """The most columns that a tile of scores has."""
+        step = _step(program, entry)
+        return self.width(rows) if step == 1 else self._widest(rows, step)
+
+    def _widest(self, rows: range, step: int) -> int:
+        """The most columns for which scores are summed over channels at once, in whole steps."""
+        return max(min(CHANNEL_COLUMNS, self.most(rows)) // step, 1) * step
+
     @cached_property
     def _dims(self) -> int:
         left = self.problem.form.tensors()[0]
@@ -129,7 +140,7 @@ class Tiles:
         which, parts = part
         n_steps = -(-grid.n_keys // step)
         columns = range(n_steps * which // parts * step, min(n_steps * (which + 1) // parts * step, grid.n_keys))
-        most = self.most(rows) if step == 1 else max(min(COLUMNS, self.most(rows)) // step, 1) * step
+        most = self.most(rows) if step == 1 else self._widest(rows, step)
         if mask is None:
             for piece in cut(columns, most):
                 yield LiveSpan(piece, None, True)
@@ -229,7 +240,7 @@ class Tiles:
 
     def tiles(self, program: Program, entry: Entry, rows: range) -> Iterator[LiveSpan]:
         """The spans of a block, none wider than a tile."""
-        step = 1 if program.channel is None else entry.packed[2].shape[-1]
+        step = _step(program, entry)
         width = max(self.width(rows) // step, 1) * step
         for span in self.spans(rows, step=step):
             for piece in cut(span.columns, width):
@@ -239,7 +250,6 @@ class Tiles:
         """The scores of a span, −inf where not allowed, on scratch that the next call overwrites."""
         products = _products(program, entry, rows)
         tile = products.whole(span.columns)
-        nothing = np.zeros(len(rows), np.float32)
         spans.score_span(
             sgemm_address(),
             *products.places,
@@ -251,13 +261,58 @@ class Tiles:
             pairs_of(entry, rows, span.columns),
             entry.table,
             *self._mask(entry, rows, span),
-            -1,
-            0.0,
-            nothing,
-            nothing.astype(np.float64),
             tile,
         )
         return tile
+
+    def gather(self, program: Program, entry: Entry, rows: range, most: int, candidates: tuple[Any, ...]) -> bool:
+        """Add the keys of a block that may have a weight to its candidates; whether all rows had room."""
+        for _, arguments in self._score_arguments(program, entry, rows):
+            if not spans.gather_span(*arguments, entry.alpha, most, candidates):
+                return False
+        return True
+
+    def list_support(
+        self, program: Program, entry: Entry, rows: range, facts: RowFacts, counts: Any, keys: Any
+    ) -> Iterator[None]:
+        """List the keys of a block that have a weight; stops at the end and wherever the lists have no more room.
+
+        Args:
+            program, entry, rows: Which block.
+            facts: The peaks and thresholds of its rows.
+            counts: How long the lists are. Who takes them puts it back to 0.
+            keys: The lists: −1 follows the last key.
+        """
+        for columns, arguments in self._score_arguments(program, entry, rows):
+            done = 0
+            while done < len(columns):
+                done = spans.list_span(*arguments, done, entry.alpha, facts.offsets, facts.scales, counts, keys)
+                if done < len(columns):
+                    yield
+        yield
+
+    def _score_arguments(self, program: Program, entry: Entry, rows: range) -> Iterator[tuple[range, tuple[Any, ...]]]:
+        """The spans of a block, with what the kernels need to compute their scores tile by tile."""
+        products, by_row = _products(program, entry, rows), by_row_of(entry, rows)
+        for span in self.spans(rows, step=products.step):
+            workers.check_stopped()
+            yield (
+                span.columns,
+                (
+                    sgemm_address(),
+                    *products.places,
+                    products.tile(span.columns, self.height, self.width(rows)),
+                    span.columns.start,
+                    len(span.columns),
+                    entry.codes,
+                    by_row,
+                    entry.by_column,
+                    entry.numbers,
+                    pairs_of(entry, rows, span.columns),
+                    entry.table,
+                    *self._mask(entry, rows, span),
+                ),
+            )
 
     def _mask(self, entry: Entry, rows: range, span: LiveSpan) -> tuple[Any, Any, Any]:
         """(first, stop, allowed) for the kernels: empty where every pair of the span is allowed."""
@@ -337,6 +392,11 @@ class _ChannelProducts:
 
     def _keys(self, columns: range) -> Any:
         return self.keys[columns.start // self.step : -(-columns.stop // self.step)]
+
+
+def _step(program: Program, entry: Entry) -> int:
+    """How many keys come together: those of channel scores come in blocks."""
+    return 1 if program.channel is None else int(entry.packed[2].shape[-1])
 
 
 def _products(program: Program, entry: Entry, rows: range) -> _Products | _ChannelProducts:

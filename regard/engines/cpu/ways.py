@@ -1,4 +1,4 @@
-"""Two ways through the live pairs of a problem: by tiles, or by the keys that each row lists.
+"""Ways through the live pairs of a problem: by tiles, or by the keys that each row lists.
 
 A way cuts the rows into blocks, and runs the compiled passes over a block of one batch entry.
 """
@@ -36,6 +36,20 @@ class RowSums:
     peaks: Any  # (n_rows,)
     totals: Any  # (n_rows,)
     pooled: Any  # (n_rows, value_dim)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where rows under entmax write what is found of them, `(n_rows, …)` or with an axis for batch entries before."""
+
+    peaks: Tensor
+    thresholds: Tensor  # float64
+    output: Tensor  # (n_rows, value_dim)
+    slope_mean: Tensor  # (n_rows, value_dim): values averaged by slope
+
+    def of(self, *which: int | slice) -> Found:
+        """The part of some rows."""
+        return Found(*(each[which] for each in (self.peaks, self.thresholds, self.output, self.slope_mean)))
 
 
 @dataclass(frozen=True)
@@ -80,17 +94,25 @@ class KeySums:
     weight: Any  # (channels,)
 
 
-class Way(Protocol):
-    """A way through the live pairs of a program."""
+class WayBack(Protocol):
+    """A way to gradients."""
 
     transposed: bool  # how it gathers the gradients of keys and values
 
-    def blocks(self) -> list[range]:
-        """The rows, in blocks."""
-        ...
-
     def long_blocks(self) -> list[range]:
         """The rows in blocks for `pool` and `differentiate`: longer ones, where that saves calls."""
+        ...
+
+    def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
+        """Add what a block gives to the gradients."""
+        ...
+
+
+class Way(WayBack, Protocol):
+    """A way through the live pairs of a program."""
+
+    def blocks(self) -> list[range]:
+        """The rows, in blocks."""
         ...
 
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
@@ -99,10 +121,6 @@ class Way(Protocol):
         Args:
             part: (which, of how many) parts of its columns.
         """
-        ...
-
-    def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
-        """Add what a block gives to the gradients."""
         ...
 
 

@@ -24,12 +24,13 @@ from regard import (
     Gated,
     Laplacian,
     Mask,
+    ScaledDot,
     Selected,
     TopK,
     attend,
     weigh,
 )
-from regard.engines.cpu import choosing, jit, listed, spans, workers
+from regard.engines.cpu import choosing, jit, listed, spans, supports, workers
 from regard.engines.tiled import Tiled
 from regard.errors import OptionError, ScoreError, ShapeError
 
@@ -65,6 +66,7 @@ KINDS = {
     "additive": {"score": Additive(DIM, DIM, 8)},
     "laplacian": {"score": Laplacian(1.0)},
     "entmax": {"weights": Entmax(1.5)},
+    "dense entmax": {"score": ScaledDot(0.01), "weights": Entmax(1.5)},
     "top": {"weights": TopK(5)},
     "selected": {"mask": Selected(torch.arange(N)[:, None])},
 }
@@ -166,7 +168,9 @@ def fail_the_second_time(kernel, error):
         (spans, "differentiate_span", "additive"),
         (listed, "pool_listed", "selected"),
         (listed, "differentiate_listed", "top"),
-        (choosing, "entmax_strip", "entmax"),
+        (supports, "weigh_candidates", "entmax"),
+        (spans, "list_span", "entmax"),
+        (choosing, "entmax_strip", "dense entmax"),
         (choosing, "best_strip", "top"),
     ],
 )
