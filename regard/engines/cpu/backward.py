@@ -85,7 +85,7 @@ def differentiate(program: Program, way: WayBack, facts: Facts, needed: Sequence
             _differentiate_entry(program, way, facts, entry, blocks, buffers)
         return [None if each is None else each.tensor for each in own]
 
-    results = workers.run([partial(work, part) for part in shares.parts])
+    results = workers.run([partial(work, part) for part in shares.parts], 2 * way.seconds(program))
     found: list[Tensor | None] = []
     for column, (buffer, each, need) in enumerate(zip(common, tensors, needed, strict=True)):
         total = None if buffer is None else buffer.tensor
@@ -112,7 +112,7 @@ def _differentiate_groups(
         places = slice(group[0].place, group[0].place + len(group))
         differentiate_group(program, way, group, facts, *(each[places].numpy() for each in found))
 
-    workers.run([partial(work, group) for group in groups])
+    workers.run([partial(work, group) for group in groups], 2 * way.seconds(program))
     return [each.reshape(original.shape).to(original.dtype) for each, original in zip(found, tensors, strict=True)]
 
 

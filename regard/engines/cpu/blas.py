@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -44,6 +46,18 @@ def use_one_core() -> bool:
     if set_mkl is not None:  # other libraries ask OpenMP
         set_mkl(1)
     return torch.get_num_threads() == 1
+
+
+@contextmanager
+def on_one_core() -> Iterator[None]:
+    """Have the BLAS use one core in this thread for a while: it adds in the same order then as in any other thread."""
+    set_mkl = getattr(_library(), "MKL_Set_Num_Threads_Local", None)
+    before = None if set_mkl is None else set_mkl(1)
+    try:
+        yield
+    finally:
+        if set_mkl is not None:
+            set_mkl(before)
 
 
 def rest_openmp() -> None:

@@ -49,7 +49,7 @@ def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
             if listed.shape[1]:
                 places[:] = np.where(places < 0, -1, np.take_along_axis(keys, places.clip(0), 1))
 
-    workers.run([partial(work, entry, rows) for entry in entries for rows in way.blocks()])
+    workers.run([partial(work, entry, rows) for entry in entries for rows in way.blocks()], way.seconds(program))
     return index.reshape(*grid.batch_shape, grid.n_queries, k)
 
 
@@ -73,7 +73,7 @@ def pool_thresholds(program: Program, way: Tiles | Lists) -> Pooled:
         for few in [rows] if isinstance(way, Lists) else cut(rows, height):
             _pool_strip(program, way, entry, few, found.of(entry.place, slice(few.start, few.stop)))
 
-    workers.run([partial(work, entry, rows) for entry in entries for rows in way.blocks()])
+    workers.run([partial(work, entry, rows) for entry in entries for rows in way.blocks()], way.seconds(program))
     lead = (*grid.batch_shape, grid.n_queries)
     return Pooled(
         found.output.reshape(*lead, value_dim),

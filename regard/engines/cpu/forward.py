@@ -41,7 +41,7 @@ def sum_rows(program: Program, way: Way, rule: OnePass) -> Sums:
     tasks = [partial(work_together, group) for group in groups_of(program, way)] or [
         partial(work, place, rows, part) for place in range(len(entries)) for rows in blocks for part in range(parts)
     ]
-    refuse_negative(min(workers.run(tasks), default=0.0))
+    refuse_negative(min(workers.run(tasks, way.seconds(program)), default=0.0))
     lead = (*grid.batch_shape, grid.n_queries)
     sums = [
         Sums(peaks[part].reshape(*lead, 1), totals[part].reshape(*lead, 1), pooled[part].reshape(*lead, -1))

@@ -27,6 +27,7 @@ from regard.problem import AttentionProblem
 # Listed pairs that one compiled call takes, so that Ctrl-C is heard: some 20 ms forward and 50 backward, where vectors
 # have 64 numbers. Longer ones are more work.
 BLOCK_PAIRS = 1 << 18
+PAIR_SECONDS = 12e-9  # what a listed pair costs
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class Lists:
     def blocks(self) -> list[range]:
         height = min(max(_call_pairs(self.problem) // max(self.longest, 1), 1), 1024)
         return list(cut(self.problem.grid.rows, height))
+
+    def seconds(self, program: Program) -> float:
+        return program.n_entries * self.problem.grid.n_queries * self.longest * PAIR_SECONDS
 
     def long_blocks(self) -> list[range]:
         return self.blocks()

@@ -56,6 +56,9 @@ class Supports:
     tiles: Tiles
     transposed = False
 
+    def seconds(self, program: Program) -> float:
+        return self.tiles.seconds(program)
+
     def long_blocks(self) -> list[range]:
         return self.tiles.blocks()
 

@@ -38,6 +38,8 @@ CHANNEL_ROWS, CHANNEL_COLUMNS = 256, 1024  # of a tile of scores that are sums o
 TASK_PAIRS = 1 << 22  # pairs that a thread takes at once: some 15 ms
 # What a pair costs, a block of rows from Python, and one that a compiled loop cuts: where to trade one for the other.
 PAIR_SECONDS, BLOCK_SECONDS, CUT_SECONDS = 3.3e-9, 50e-6, 3e-6
+CHANNEL_SECONDS = 0.13e-9  # what a channel of a pair costs
+READ = 14e9  # bytes that a core reads in a second
 MOST_COLUMNS = 1 << 13  # of a tile with few rows: one row of it fits the first-level cache
 
 # Pairs that one compiled call may take in, so that Ctrl-C is heard: some 50 ms forward and 100 backward, where vectors
@@ -96,9 +98,20 @@ class Tiles:
         if self.by_channels or (self.problem.mask is not None and self._bounds is None):
             return self._blocks
         # The compiled loops cut such rows by themselves: few calls, but enough for every thread to have some.
-        n_entries, visited = max(math.prod(grid.batch_shape), 1), max(self.visited(self.height), 1)
+        n_entries, visited = max(math.prod(grid.batch_shape), 1), max(self._visited, 1)
         height = min(int(TASK_PAIRS / visited), n_entries * grid.n_queries // (4 * workers.count()))
         return list(cut(grid.rows, max(height // self.height, 1) * self.height))
+
+    def seconds(self, program: Program) -> float:
+        """About how long one core computes on all live pairs; where rows are few, how long it reads keys and values."""
+        grid = self.problem.grid
+        per_pair = PAIR_SECONDS * self._dims / 128 + self.problem.form.width * CHANNEL_SECONDS
+        rows = max(grid.n_queries * per_pair, 4 * self._dims / READ)
+        return program.n_entries * self._visited * rows
+
+    @cached_property
+    def _visited(self) -> float:
+        return self.visited(self.height)
 
     def visited(self, height: int) -> float:
         """How many columns a row visits in blocks of that height, by the look of a few."""

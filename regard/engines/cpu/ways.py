@@ -99,6 +99,10 @@ class WayBack(Protocol):
 
     transposed: bool  # how it gathers the gradients of keys and values
 
+    def seconds(self, program: Program) -> float:
+        """About how long one core computes on a forward pass over all live pairs; on gradients, twice as long."""
+        ...
+
     def long_blocks(self) -> list[range]:
         """The rows in blocks for `pool` and `differentiate`: longer ones, where that saves calls."""
         ...

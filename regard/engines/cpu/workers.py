@@ -16,12 +16,15 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from regard.engines.cpu.blas import rest_openmp, use_one_core
+from regard.engines.cpu.blas import on_one_core, rest_openmp, use_one_core
 
 Result = TypeVar("Result")
 
 # How long a call that failed waits for its threads. Between tiles they look up sooner; a compiler does not.
 PATIENCE_SECONDS = 0.5
+
+# Work that is shared out is at least so long, and each task of it.
+LEAST_SECONDS, LEAST_TASK_SECONDS = 1.5e-3, 1.5e-4
 
 # Elements of scratch that a thread keeps of each kind for its next call: 32 MiB. In more work, page faults do not show.
 KEPT_ELEMENTS = 1 << 23
@@ -41,15 +44,22 @@ def _is_worker() -> bool:
     return getattr(_inside, "worker", False)
 
 
-def run(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
+def run(tasks: Sequence[Callable[[], Result]], seconds: float | None = None) -> list[Result]:
     """What every task returns, in order. An exception in one is raised here, once the others have stopped.
 
     One that does not stop is left to end by itself: all that it touches is its own or the failed call's.
+
+    Args:
+        tasks: What to do.
+        seconds: About how long compiled code will work on all of them, on one core. Where that is short, for all of
+            them or for each, this thread does them: others would take longer to wake, or wait for the interpreter.
     """
     call, threads = _Call(tasks), min(count(), len(tasks))
-    pool = _pool(count()) if threads > 1 else None
+    short = seconds is not None and (seconds < LEAST_SECONDS or seconds < LEAST_TASK_SECONDS * len(tasks))
+    pool = _pool(count()) if threads > 1 and not short else None
     if pool is None:
-        call.work()
+        with on_one_core():
+            call.work()
         return call.results
     if _may_rest:
         rest_openmp()
