@@ -66,7 +66,7 @@ _HOMES = {
     "weigh": "attention",
 }
 
-_SUBMODULES = frozenset({"database", "engines", "errors", "masks", "scores", "testing", "weights"})
+_SUBMODULES = frozenset({"database", "engines", "errors", "masks", "nn", "scores", "testing", "weights"})
 
 __all__ = list(_HOMES)
 

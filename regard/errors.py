@@ -2,12 +2,15 @@
 
     RegardError
     ├── ShapeError          (ValueError)    sizes that do not fit together
+    │   ├── LayerInputError (AssertionError) inputs that a layer cannot take, where PyTorch's raises an AssertionError
+    │   └── LayerRuntimeError (RuntimeError) the same, where PyTorch's raises a RuntimeError
     ├── DtypeError          (TypeError)     dtypes that are wrong or differ
     ├── DeviceError         (ValueError)    tensors on different devices
     ├── OptionError         (ValueError)    an argument outside its range
     ├── ScoreError          (ValueError)    a score that its rule or engine cannot take
     ├── EngineRefusal       (RuntimeError)  the engine asked for cannot compute this problem
     ├── PromiseBroken       (RuntimeError)  weights that are not what their rule promises
+    ├── BudgetExceeded      (MemoryError)   more to be kept than was allowed
     ├── MissingKey          (KeyError)      a lookup that found nothing
     ├── TableError          (ValueError)    a table that cannot be read as keys and values
     └── MissingDependency   (ImportError)   an optional package that is not installed
@@ -24,6 +27,14 @@ class RegardError(Exception):
 
 class ShapeError(RegardError, ValueError):
     """Sizes that do not fit together."""
+
+
+class LayerInputError(ShapeError, AssertionError):
+    """Inputs that a layer cannot take: an AssertionError too, as PyTorch's layers raise."""
+
+
+class LayerRuntimeError(ShapeError, RuntimeError):
+    """Inputs or masks that a layer cannot take: a RuntimeError too, as PyTorch's layers raise."""
 
 
 class DtypeError(RegardError, TypeError):
@@ -64,3 +75,7 @@ class TableError(RegardError, ValueError):
 
 class MissingDependency(RegardError, ImportError):
     """An optional package that is not installed."""
+
+
+class BudgetExceeded(RegardError, MemoryError):
+    """More to be kept than was allowed."""

@@ -1,0 +1,111 @@
+"""Keys and values that were computed before, so that a model that writes token by token computes each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from regard.errors import OptionError
+
+_FIRST_ROOM = 64  # tokens that a cache has room for at first; then it doubles
+
+
+class LayerCache:
+    """The keys and values of one attention layer, `(batch, heads, length, dim)` each.
+
+    Args:
+        is_fixed: Whether they are given once and stay: those of a memory, which a decoder looks at with every token.
+    """
+
+    def __init__(self, *, is_fixed: bool = False) -> None:
+        self.is_fixed = is_fixed
+        self.length = 0
+        self._room: tuple[Tensor, Tensor] | None = None
+
+    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add keys and values; returns all that there are."""
+        if self.is_fixed and self.length:
+            raise OptionError("A fixed cache takes keys and values once: it has some. Make a new one for a new memory.")
+        start, self.length = self.length, self.length + keys.shape[-2]
+        if self.is_fixed:
+            self._room = keys, values
+            return keys, values
+        self._room = tuple(  # type: ignore[assignment]
+            _with_room(old, new, start, self.length)
+            for old, new in zip(self._room or (None, None), (keys, values), strict=True)
+        )
+        return self.pairs()
+
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """The keys and values so far."""
+        if self._room is None:
+            raise OptionError("The cache is empty: it has no keys and values yet. Call the layer with it first.")
+        keys, values = self._room
+        return keys[..., : self.length, :], values[..., : self.length, :]
+
+    def reorder(self, index: Tensor) -> None:
+        """Take the sequences at these places of the batch, each as often as it is named: for beam search."""
+        if self._room is not None:
+            keys, values = self._room
+            self._room = keys.index_select(0, index), values.index_select(0, index)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it holds."""
+        return 0 if self._room is None else sum(each.nbytes for each in self._room)
+
+
+class KeyValueCache:
+    """The caches of a decoder's layers: one that grows for self-attention, one that is fixed for the memory.
+
+    Args:
+        n_layers: How many layers the decoder has.
+
+    Example:
+        >>> import torch
+        >>> from regard import nn
+        >>> decoder = nn.Decoder(nn.DecoderLayer(8, 2, batch_first=True), 2).eval()
+        >>> memory, tokens = torch.rand(1, 5, 8), torch.rand(1, 3, 8)
+        >>> cache = nn.KeyValueCache(2)
+        >>> steps = [decoder(tokens[:, i : i + 1], memory, cache=cache) for i in range(3)]
+        >>> mask = nn.Transformer.generate_square_subsequent_mask(3)
+        >>> torch.allclose(torch.cat(steps, 1), decoder(tokens, memory, tgt_mask=mask), atol=1e-6)
+        True
+    """
+
+    def __init__(self, n_layers: int) -> None:
+        self.layers = [(LayerCache(), LayerCache(is_fixed=True)) for _ in range(n_layers)]
+
+    @property
+    def length(self) -> int:
+        """How many tokens have been written."""
+        return self.layers[0][0].length if self.layers else 0
+
+    def reorder(self, index: Tensor) -> None:
+        """Take the sequences at these places of the batch, each as often as it is named: for beam search."""
+        for cache in self._all():
+            cache.reorder(index)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it holds."""
+        return sum(cache.nbytes for cache in self._all())
+
+    def _all(self) -> Iterator[LayerCache]:
+        for pair in self.layers:
+            yield from pair
+
+
+def _with_room(old: Tensor | None, new: Tensor, start: int, length: int) -> Tensor:
+    """What there was and what is new, in memory that has room for more unless gradients flow through it."""
+    if new.requires_grad or (old is not None and old.requires_grad):
+        return new if old is None else torch.cat([old[..., :start, :], new], -2)
+    if old is None or old.shape[-2] < length:
+        room = new.new_empty(*new.shape[:-2], max(_FIRST_ROOM, 2 * length), new.shape[-1])
+        if old is not None:
+            room[..., :start, :] = old[..., :start, :]
+        old = room
+    old[..., start:length, :] = new
+    return old

@@ -1,0 +1,217 @@
+"""The decoder of a Transformer: every token looks at those before it, and at a memory."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.errors import OptionError
+from regard.masks import Causal, Mask
+from regard.nn.cache import KeyValueCache, LayerCache
+from regard.nn.causal import looks_causal
+from regard.nn.feed_forward import Activation, WithFeedForward
+from regard.nn.multi_head import MultiHeadAttention
+from regard.nn.positions import Rotary
+from regard.scores import Score
+from regard.weights import Weights
+
+
+class DecoderLayer(WithFeedForward):
+    """A drop-in for `torch.nn.TransformerDecoderLayer`, for every score, rule and mask.
+
+    Args:
+        d_model: The size of a token.
+        nhead: How many heads.
+        dim_feedforward: The hidden size of the feed-forward part.
+        dropout: The share that is dropped in training, of weights and after each part.
+        activation: "relu", "gelu" or a function.
+        layer_norm_eps: ε of the normalisations.
+        batch_first: Whether tensors are `(batch, length, dim)`, not `(length, batch, dim)`.
+        norm_first: Whether each part is normalised before, not after.
+        bias: Whether linear layers and normalisations add a bias.
+        device, dtype: Of the parameters.
+        score, weights: Of both attentions, as `MultiHeadAttention`; the second gets copies.
+        mask, rotary: Of the attention among the tokens.
+        num_kv_heads: Of both.
+
+    Example:
+        >>> import torch
+        >>> from regard import Causal, nn
+        >>> layer = nn.DecoderLayer(16, 4, batch_first=True, mask=Causal())
+        >>> layer(torch.rand(2, 5, 16), torch.rand(2, 7, 16)).shape
+        torch.Size([2, 5, 16])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Activation = functional.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        score: Score | None = None,
+        weights: Weights | None = None,
+        mask: Mask | list[Mask] | tuple[Mask, ...] | None = None,
+        num_kv_heads: int | None = None,
+        rotary: Rotary | None = None,
+    ) -> None:
+        super().__init__()
+        kind: dict[str, Any] = {"device": device, "dtype": dtype}
+        common: dict[str, Any] = {"bias": bias, "batch_first": batch_first, "num_kv_heads": num_kv_heads, **kind}
+        # The order in which parts are made is PyTorch's: a seed gives the same numbers.
+        self.self_attn = MultiHeadAttention(
+            d_model, nhead, dropout, **common, score=score, weights=weights, mask=mask, rotary=rotary
+        )
+        self.multihead_attn = MultiHeadAttention(
+            d_model, nhead, dropout, **common, score=copy.deepcopy(score), weights=copy.deepcopy(weights)
+        )
+        self._build(d_model, dim_feedforward, dropout, activation, bias, kind)
+        self.norm_first = norm_first
+        self.norm1 = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind)
+        self.norm2 = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind)
+        self.norm3 = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind)
+        self.dropout1 = nn.Dropout(dropout)
+        self.dropout2 = nn.Dropout(dropout)
+        self.dropout3 = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+        *,
+        mask: Mask | None = None,
+        cache: tuple[LayerCache, LayerCache] | None = None,
+    ) -> Tensor:
+        """The tokens after this layer, in the layout of `tgt`.
+
+        Args:
+            tgt: `(length, batch, dim)`; `(batch, length, dim)` with `batch_first`; `(length, dim)` without a batch.
+            memory: What is looked at besides, in the same layout and its own length.
+            tgt_mask, memory_mask: As `attn_mask` of `MultiHeadAttention`: True where a token may not look.
+            tgt_key_padding_mask, memory_key_padding_mask: `(batch, length)`, True where a token is padding.
+            tgt_is_causal, memory_is_causal: Promises that these masks are causal.
+            mask: Which tokens this call allows, as regard says it: True means "may look".
+            cache: Keys and values of earlier tokens, and of the memory.
+        """
+        of_tokens, of_memory = (None, None) if cache is None else cache
+
+        def look(tokens: Tensor) -> Tensor:
+            pooled, _ = self.self_attn(
+                tokens,
+                tokens,
+                tokens,
+                key_padding_mask=tgt_key_padding_mask,
+                need_weights=False,
+                attn_mask=tgt_mask,
+                is_causal=tgt_is_causal,
+                mask=mask,
+                cache=of_tokens,
+            )
+            return self.dropout1(pooled)  # type: ignore[no-any-return]
+
+        def remember(tokens: Tensor) -> Tensor:
+            pooled, _ = self.multihead_attn(
+                tokens,
+                memory,
+                memory,
+                key_padding_mask=memory_key_padding_mask,
+                need_weights=False,
+                attn_mask=memory_mask,
+                is_causal=memory_is_causal,
+                cache=of_memory,
+            )
+            return self.dropout2(pooled)  # type: ignore[no-any-return]
+
+        def think(tokens: Tensor) -> Tensor:
+            return self.dropout3(self.feed_forward(tokens))  # type: ignore[no-any-return]
+
+        if self.norm_first:
+            tgt = tgt + look(self.norm1(tgt))
+            tgt = tgt + remember(self.norm2(tgt))
+            return tgt + think(self.norm3(tgt))
+        tgt = self.norm1(tgt + look(tgt))
+        tgt = self.norm2(tgt + remember(tgt))
+        return self.norm3(tgt + think(tgt))  # type: ignore[no-any-return]
+
+
+class Decoder(nn.Module):
+    """A drop-in for `torch.nn.TransformerDecoder`: layers one after the other.
+
+    Args:
+        decoder_layer: The layer of which each gets a copy.
+        num_layers: How many.
+        norm: What normalises the result.
+
+    Example:
+        >>> import torch
+        >>> from regard import nn
+        >>> decoder = nn.Decoder(nn.DecoderLayer(16, 4, batch_first=True), 2)
+        >>> decoder(torch.rand(3, 5, 16), torch.rand(3, 7, 16)).shape
+        torch.Size([3, 5, 16])
+    """
+
+    def __init__(self, decoder_layer: DecoderLayer, num_layers: int, norm: nn.Module | None = None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | Mask | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+        *,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
+        """The tokens after all layers; arguments as `DecoderLayer`, and `tgt_mask` may be one of regard's.
+
+        With a `cache`, `tgt` holds the tokens that are new; each sees those before it.
+        """
+        ours = tgt_mask if isinstance(tgt_mask, Mask) else None
+        theirs = None if isinstance(tgt_mask, Mask) else tgt_mask
+        if cache is not None:
+            if tgt_mask is not None or len(cache.layers) != len(self.layers):
+                raise OptionError(
+                    f"With a cache every token sees those before it, so `tgt_mask` must be None, and the cache must be "
+                    f"KeyValueCache({len(self.layers)}): got {len(cache.layers)} layers and "
+                    f"{'no mask' if tgt_mask is None else 'a mask'}."
+                )
+            ours = Causal(align="end")
+        causal = looks_causal(theirs) if tgt_is_causal is None else tgt_is_causal
+        for place, layer in enumerate(self.layers):
+            tgt = layer(
+                tgt,
+                memory,
+                theirs,
+                memory_mask,
+                tgt_key_padding_mask,
+                memory_key_padding_mask,
+                causal,
+                memory_is_causal,
+                mask=ours,
+                cache=None if cache is None else cache.layers[place],
+            )
+        return tgt if self.norm is None else self.norm(tgt)

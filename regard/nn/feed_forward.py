@@ -1,0 +1,79 @@
+"""The part of a Transformer that works on each token alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.errors import LayerRuntimeError
+
+Activation = Callable[[Tensor], Tensor]
+
+_ACTIVATIONS: dict[str, Activation] = {"relu": functional.relu, "gelu": functional.gelu}
+
+
+class WithFeedForward(nn.Module):
+    """Two linear layers and an activation, under the names that PyTorch's Transformer layers give them."""
+
+    def _build(
+        self, dim: int, hidden_dim: int, dropout: float, activation: str | Activation, bias: bool, kind: dict[str, Any]
+    ) -> None:
+        self.linear1 = nn.Linear(dim, hidden_dim, bias=bias, **kind)
+        self.dropout = nn.Dropout(dropout)
+        self.linear2 = nn.Linear(hidden_dim, dim, bias=bias, **kind)
+        self.activation = find_activation(activation)
+
+    def feed_forward(self, tokens: Tensor) -> Tensor:
+        """linear2(dropout(activation(linear1(x)))), for each token alone."""
+        hidden: Tensor = self.dropout(self.activation(self.linear1(tokens)))
+        return self.linear2(hidden)  # type: ignore[no-any-return]
+
+
+class FeedForward(WithFeedForward):
+    """linear2(dropout(activation(linear1(x)))), for each token alone.
+
+    Args:
+        dim: The size of a token.
+        hidden_dim: How many numbers there are in between.
+        dropout: The share of those that are dropped in training.
+        activation: "relu", "gelu" or a function.
+        bias: Whether the two layers add a bias.
+
+    Example:
+        >>> import torch
+        >>> from regard import nn
+        >>> nn.FeedForward(8, 32)(torch.rand(2, 5, 8)).shape
+        torch.Size([2, 5, 8])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        hidden_dim: int,
+        dropout: float = 0.0,
+        activation: str | Activation = "relu",
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self._build(dim, hidden_dim, dropout, activation, bias, {"device": device, "dtype": dtype})
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """`(..., dim)` to `(..., dim)`."""
+        return self.feed_forward(tokens)
+
+
+def find_activation(activation: str | Activation) -> Activation:
+    """A function, or the one of that name."""
+    if callable(activation):
+        return activation
+    if activation not in _ACTIVATIONS:
+        raise LayerRuntimeError(
+            f"`activation` must be {' or '.join(map(repr, _ACTIVATIONS))}, or a function: got {activation!r}."
+        )
+    return _ACTIVATIONS[activation]

@@ -1,0 +1,97 @@
+"""What every attention layer has: a score, a rule, a mask, dropout. The one place where layers call attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from regard.attention import attend, weigh
+from regard.errors import DtypeError, OptionError
+from regard.masks import Mask, PerHead
+from regard.nn.recording import note
+from regard.scores import Bias, ScaledDot, Score
+from regard.view import WeightsView
+from regard.weights import Softmax, Weights
+
+
+class AttentionLayer(nn.Module):
+    """The base of attention layers: attention itself, once queries, keys and values are there.
+
+    Args:
+        score: a(q, k); qᵀk/√d if left out.
+        weights: How scores become weights; softmax if left out.
+        mask: Which keys each query may look at, in every call; a list of masks for one a head.
+        dropout: The share of weights that are dropped in training.
+    """
+
+    score: Score
+    weights: Weights
+    dropout: float
+
+    def __init__(
+        self,
+        *,
+        score: Score | None = None,
+        weights: Weights | None = None,
+        mask: Mask | list[Mask] | tuple[Mask, ...] | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if not 0.0 <= dropout <= 1.0:
+            raise OptionError(f"`dropout` must be in [0, 1): got {dropout}. It is the share of weights to drop.")
+        self.score = _checked(ScaledDot() if score is None else score, Score, "score", "ScaledDot()")
+        self.weights = _checked(Softmax() if weights is None else weights, Weights, "weights", "Softmax()")
+        self.mask = PerHead(mask) if isinstance(mask, list | tuple) else mask
+        if self.mask is not None:
+            _checked(self.mask, Mask, "mask", "Causal()")
+        self.dropout = dropout
+
+    def pool(
+        self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | None = None, bias: Tensor | None = None
+    ) -> Tensor:
+        """Attention with this layer's score, rule and mask, and one call's own: `(..., n_queries, value_dim)`.
+
+        Args:
+            queries, keys, values: As for `regard.attend`.
+            mask: What this call allows, besides the layer's own mask.
+            bias: `(..., n_queries or 1, n_keys or 1)`, added to the scores.
+        """
+        options = self._options(queries, mask, bias)
+        note(self, queries, keys, options)
+        return attend(queries, keys, values, **options, dropout=self._dropped())
+
+    def view(
+        self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | None = None, bias: Tensor | None = None
+    ) -> WeightsView:
+        """The weights that `pool` uses, before dropout, read without storing them; arguments as `pool`."""
+        options = self._options(queries, mask, bias)
+        note(self, queries, keys, options)
+        return weigh(queries, keys, values, **options, dropout=self._dropped())
+
+    def kept_bytes(self, n_queries: int, n_keys: int, heads: int | None = None) -> int:
+        """The bytes that a recording keeps of one sequence; `heads` for as many heads of it."""
+        raise OptionError(
+            f"{type(self).__name__} does not know the sizes of its queries and keys before it is called, so that what a "
+            f"recording keeps cannot be told. Record with a budget= instead."
+        )
+
+    def _dropped(self) -> float:
+        return self.dropout if self.training else 0.0
+
+    def _options(self, queries: Tensor, mask: Mask | None, bias: Tensor | None) -> dict[str, Any]:
+        masks = [each for each in (self.mask, mask) if each is not None]
+        both = masks[0] & masks[1] if len(masks) == 2 else masks[0] if masks else None
+        return {
+            "score": self.score if bias is None else self.score + Bias(bias),
+            "weights": self.weights,
+            "mask": both if both is None else both.to(queries.device),
+        }
+
+
+def _checked(value: Any, kind: type, name: str, example: str) -> Any:
+    if not isinstance(value, kind):
+        raise DtypeError(
+            f"`{name}` must be a {kind.__name__}: got {type(value).__name__}. Pass one of regard's, such as {example}."
+        )
+    return value

@@ -1,0 +1,425 @@
+"""Multi-head attention: several attentions side by side, each over its own projection of the tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, pad
+
+from regard.errors import LayerInputError, LayerRuntimeError, OptionError
+from regard.masks import Mask
+from regard.nn.cache import LayerCache
+from regard.nn.layer import AttentionLayer
+from regard.nn.positions import Rotary
+from regard.nn.torch_masks import Restriction, read_masks
+from regard.scores import Score
+from regard.view import WeightsView
+from regard.weights import Weights
+
+
+class MultiHeadAttention(AttentionLayer):
+    """A drop-in for `torch.nn.MultiheadAttention`, for every score, rule and mask.
+
+    Constructor, parameters (names, shapes, seeded initialisation), `forward` and what it returns are PyTorch's, and so
+    is the meaning of its masks: True in `attn_mask` and `key_padding_mask` means "may not look". (`mask=` and all else in
+    regard mean the opposite.) It differs in three things. A query that may look nowhere gets zeros before the output
+    projection, with weights and without, where PyTorch returns NaN. The weights that are returned are those before
+    dropout. No other path is taken in eval mode.
+
+    Args:
+        embed_dim: The size of a token.
+        num_heads: How many heads; each works on `embed_dim / num_heads` numbers.
+        dropout: The share of weights that are dropped in training.
+        bias: Whether projections add a bias.
+        add_bias_kv: Whether a learned key and value follow those of every sequence.
+        add_zero_attn: Whether a key and value of zeros follow them.
+        kdim: The size of a key; `embed_dim` if left out.
+        vdim: The size of a value; `embed_dim` if left out.
+        batch_first: Whether tensors are `(batch, length, dim)`, not `(length, batch, dim)`.
+        device: Where parameters are made.
+        dtype: Their dtype.
+        score: a(q, k) of each head; qᵀk/√d if left out.
+        weights: How scores become weights; softmax if left out.
+        mask: Which keys a query may look at, in every call; a list of masks gives each head its own scope.
+        num_kv_heads: How many heads keys and values have, each shared by as many heads of queries; `num_heads` if left
+            out.
+        rotary: Turns queries and keys by their positions.
+
+    Example:
+        >>> import torch
+        >>> from regard import Causal, Window, nn
+        >>> layer = nn.MultiHeadAttention(16, 2, batch_first=True, mask=[Causal(), Window(before=2, after=2)])
+        >>> x = torch.rand(3, 10, 16)
+        >>> output, weights = layer(x, x, x)
+        >>> output.shape, weights.shape
+        (torch.Size([3, 10, 16]), torch.Size([3, 10, 10]))
+        >>> layer.weigh(x, x, x).top(3).indices.shape
+        torch.Size([3, 2, 10, 3])
+    """
+
+    in_proj_weight: nn.Parameter | None
+    q_proj_weight: nn.Parameter | None
+    k_proj_weight: nn.Parameter | None
+    v_proj_weight: nn.Parameter | None
+    in_proj_bias: nn.Parameter | None
+    bias_k: nn.Parameter | None
+    bias_v: nn.Parameter | None
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        score: Score | None = None,
+        weights: Weights | None = None,
+        mask: Mask | list[Mask] | tuple[Mask, ...] | None = None,
+        num_kv_heads: int | None = None,
+        rotary: Rotary | None = None,
+    ) -> None:
+        super().__init__(score=score, weights=weights, mask=mask, dropout=dropout)
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        _check_heads(embed_dim, num_heads, num_kv_heads)
+        self.embed_dim, self.num_heads, self.num_kv_heads = embed_dim, num_heads, num_kv_heads
+        self.head_dim = embed_dim // num_heads
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self.batch_first, self.add_zero_attn = batch_first, add_zero_attn
+        self.rotary = rotary
+        kind: dict[str, Any] = {"device": device, "dtype": dtype}
+        shared = num_kv_heads * self.head_dim  # how many numbers the keys of all heads have
+        # The order in which parameters are made is PyTorch's: a seed gives the same numbers.
+        if self._qkv_same_embed_dim:
+            self.in_proj_weight = nn.Parameter(torch.empty(embed_dim + 2 * shared, embed_dim, **kind))
+            for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
+                self.register_parameter(name, None)
+        else:
+            self.q_proj_weight = nn.Parameter(torch.empty(embed_dim, embed_dim, **kind))
+            self.k_proj_weight = nn.Parameter(torch.empty(shared, self.kdim, **kind))
+            self.v_proj_weight = nn.Parameter(torch.empty(shared, self.vdim, **kind))
+            self.register_parameter("in_proj_weight", None)
+        self.register_parameter(
+            "in_proj_bias", nn.Parameter(torch.empty(embed_dim + 2 * shared, **kind)) if bias else None
+        )
+        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **kind)
+        for name in ("bias_k", "bias_v"):
+            self.register_parameter(name, nn.Parameter(torch.empty(1, 1, shared, **kind)) if add_bias_kv else None)
+        self._reset_parameters()
+
+    @property
+    def _qkv_same_embed_dim(self) -> bool:
+        return self.kdim == self.embed_dim and self.vdim == self.embed_dim
+
+    def _reset_parameters(self) -> None:
+        for matrix in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if matrix is not None:
+                nn.init.xavier_uniform_(matrix)
+        if self.in_proj_bias is not None:
+            nn.init.constant_(self.in_proj_bias, 0.0)
+            nn.init.constant_(self.out_proj.bias, 0.0)
+        for vector in (self.bias_k, self.bias_v):
+            if vector is not None:
+                nn.init.xavier_normal_(vector)
+
+    # What each head projects with, in the documents' orientation ---------------------------------------------------
+
+    @property
+    def W_Q(self) -> Tensor:
+        """W_Q⁽ⁱ⁾ of every head, `(num_heads, embed_dim, head_dim)`: Q⁽ⁱ⁾ = X·W_Q⁽ⁱ⁾ (and the bias, if there is one)."""
+        return self._per_head(self._matrices()[0], self.num_heads)
+
+    @property
+    def W_K(self) -> Tensor:
+        """W_K⁽ⁱ⁾ of every head of keys, `(num_kv_heads, kdim, head_dim)`."""
+        return self._per_head(self._matrices()[1], self.num_kv_heads)
+
+    @property
+    def W_V(self) -> Tensor:
+        """W_V⁽ⁱ⁾ of every head of values, `(num_kv_heads, vdim, head_dim)`."""
+        return self._per_head(self._matrices()[2], self.num_kv_heads)
+
+    @property
+    def W_O(self) -> Tensor:
+        """W_O, `(embed_dim, embed_dim)`: the outputs of all heads, side by side, times it."""
+        return self.out_proj.weight.T
+
+    def _per_head(self, matrix: Tensor, heads: int) -> Tensor:
+        return matrix.unflatten(0, (heads, self.head_dim)).transpose(-2, -1)
+
+    def _sizes(self) -> list[int]:
+        shared = self.num_kv_heads * self.head_dim
+        return [self.embed_dim, shared, shared]
+
+    def _matrices(self) -> tuple[Tensor, Tensor, Tensor]:
+        if self.in_proj_weight is not None:
+            query, key, value = self.in_proj_weight.split(self._sizes())
+            return query, key, value
+        assert self.q_proj_weight is not None
+        assert self.k_proj_weight is not None
+        assert self.v_proj_weight is not None
+        return self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
+
+    # What it computes ----------------------------------------------------------------------------------------------
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+        *,
+        mask: Mask | None = None,
+        cache: LayerCache | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The output, and the weights if they are needed.
+
+        Args:
+            query: `(length, batch, dim)`; `(batch, length, dim)` with `batch_first`; `(length, dim)` without a batch.
+            key, value: Likewise, in their own length and size.
+            key_padding_mask: `(batch, n_keys)`, True where a key is padding; numbers are added to scores.
+            need_weights: Whether weights are returned: n × m numbers for each sequence. `weigh` reads them for less.
+            attn_mask: `(n_queries, n_keys)` or `(batch · heads, n_queries, n_keys)`, True where a query may not look;
+                numbers are added to scores.
+            average_attn_weights: Whether weights are averaged over heads.
+            is_causal: A promise that `attn_mask` is the causal one.
+            mask: What this call allows, as regard says it: True means "may look".
+            cache: Keys and values of earlier calls, which these join.
+
+        Returns:
+            (output in the layout of `query`, weights `(batch, n_queries, n_keys)`, with an axis of heads after the batch
+            if they are not averaged, or None).
+        """
+        batched = query.ndim == 3
+        queries, keys, values, restriction = self._prepare(
+            query, key, value, key_padding_mask, attn_mask, is_causal, cache, trusted=not need_weights
+        )
+        mask = _joined(restriction.mask, mask)
+        weights: Tensor | None = None
+        if need_weights:
+            view = self.view(queries, keys, values, mask=mask, bias=restriction.bias)
+            pooled, weights = view.output, self._ungrouped(view.dense())
+            weights = weights.mean(1) if average_attn_weights else weights
+            weights = weights if batched else weights.squeeze(0)
+        else:
+            pooled = self.pool(queries, keys, values, mask=mask, bias=restriction.bias)
+        return self._restore(pooled, batched), weights
+
+    def weigh(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        *,
+        mask: Mask | None = None,
+        cache: LayerCache | None = None,
+    ) -> WeightsView:
+        """The weights of every head, `(batch, num_heads, n_queries, n_keys)`, read without storing n × m of them.
+
+        Arguments as `forward`. `view.output` is what heads pooled, before the output projection.
+        """
+        queries, keys, values, restriction = self._prepare(
+            query, key, value, key_padding_mask, attn_mask, is_causal, cache
+        )
+        if self.num_kv_heads != self.num_heads:
+            keys, values = (each.expand(*queries.shape[:3], *each.shape[-2:]).flatten(1, 2) for each in (keys, values))
+            queries = queries.flatten(1, 2)
+        return self.view(queries, keys, values, mask=_joined(restriction.mask, mask), bias=restriction.bias)
+
+    def _prepare(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+        is_causal: bool,
+        cache: LayerCache | None,
+        trusted: bool = True,
+    ) -> tuple[Tensor, Tensor, Tensor, Restriction]:
+        """Queries, keys and values of every head, `(batch, heads, n, head_dim)`, and what masks come to."""
+        self._check(query, key, value, key_padding_mask, attn_mask)
+        if is_causal and attn_mask is None:
+            raise LayerRuntimeError(
+                "`is_causal=True` is a hint about `attn_mask`, which must be given too: got None. "
+                "Pass attn_mask=Transformer.generate_square_subsequent_mask(n), or build the layer with mask=Causal()."
+            )
+        if query.ndim == 2:
+            query, key, value = _each_once(lambda x: x.unsqueeze(0), query, key, value)
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+        elif not self.batch_first:
+            query, key, value = _each_once(lambda x: x.transpose(0, 1), query, key, value)
+        if cache is not None and cache.is_fixed and cache.length:
+            queries, keys, values = self._heads(self._linear(query, 0)), *cache.pairs()
+        else:
+            queries, keys, values = (self._heads(each) for each in self._project(query, key, value))
+            if self.rotary is not None:
+                start = 0 if cache is None else cache.length
+                queries, keys = self.rotary(queries, start), self.rotary(keys, start)
+            keys, values = self._with_added(keys, values)
+            if cache is not None:
+                keys, values = cache.extend(keys, values)
+        restriction = read_masks(
+            attn_mask,
+            key_padding_mask,
+            batch=query.shape[0],
+            heads=self.num_heads,
+            n_queries=query.shape[1],
+            n_keys=keys.shape[-2] - self._n_added,
+            added_keys=self._n_added,
+            is_causal=is_causal and trusted and key_padding_mask is None,
+        )
+        if self.num_kv_heads != self.num_heads:
+            # Each head of keys serves several of queries, by an axis of one that broadcasts.
+            queries = queries.unflatten(1, (self.num_kv_heads, -1))
+            keys, values = keys.unsqueeze(2), values.unsqueeze(2)
+        return queries, keys, values, restriction
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        if self.in_proj_weight is not None and query is key and key is value:
+            packed: Tensor = linear(query, self.in_proj_weight, self.in_proj_bias)
+            return packed.split(self._sizes(), -1)
+        return tuple(self._linear(each, which) for which, each in enumerate((query, key, value)))
+
+    def _linear(self, tokens: Tensor, which: int) -> Tensor:
+        """The projection to queries, keys or values: 0, 1 or 2."""
+        bias = None if self.in_proj_bias is None else self.in_proj_bias.split(self._sizes())[which]
+        projected: Tensor = linear(tokens, self._matrices()[which], bias)
+        return projected
+
+    def _heads(self, tokens: Tensor) -> Tensor:
+        """`(batch, n, heads · head_dim)` as `(batch, heads, n, head_dim)`."""
+        return tokens.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    @property
+    def _n_added(self) -> int:
+        """How many keys follow those of every sequence."""
+        return (self.bias_k is not None) + self.add_zero_attn
+
+    def _with_added(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values with those that follow every sequence: the learned one, and the one of zeros."""
+        if self.bias_k is not None and self.bias_v is not None:
+            keys, values = (
+                torch.cat([each, self._heads(bias).expand(each.shape[0], -1, -1, -1)], -2)
+                for each, bias in ((keys, self.bias_k), (values, self.bias_v))
+            )
+        if self.add_zero_attn:
+            keys, values = pad(keys, (0, 0, 0, 1)), pad(values, (0, 0, 0, 1))
+        return keys, values
+
+    def _ungrouped(self, weights: Tensor) -> Tensor:
+        return weights if self.num_kv_heads == self.num_heads else weights.flatten(1, 2)
+
+    def _restore(self, pooled: Tensor, batched: bool) -> Tensor:
+        """The heads' outputs side by side, projected, in the layout that came in."""
+        output: Tensor = self.out_proj(self._ungrouped(pooled).transpose(1, 2).flatten(2))
+        if not batched:
+            return output.squeeze(0)
+        return output if self.batch_first else output.transpose(0, 1)
+
+    def _check(
+        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None
+    ) -> None:
+        """What PyTorch checks, with errors of the types that it raises."""
+        axes = query.ndim
+        if axes not in (2, 3):
+            raise LayerInputError(
+                f"`query` must be (length, {self.embed_dim}), or have a batch axis besides: got {tuple(query.shape)}. "
+                f"Flatten other axes into the batch."
+            )
+        for name, each, wanted in (("key", key, axes), ("value", value, axes)):
+            if each.ndim != wanted:
+                raise LayerInputError(
+                    f"`{name}` must have as many axes as `query`, {wanted}: got {tuple(each.shape)}. "
+                    f"Give all three a batch axis, or none."
+                )
+        if key_padding_mask is not None and key_padding_mask.ndim != axes - 1:
+            raise LayerInputError(
+                f"`key_padding_mask` must be {'(batch, n_keys)' if axes == 3 else '(n_keys,)'}: "
+                f"got {tuple(key_padding_mask.shape)}."
+            )
+        if attn_mask is not None and attn_mask.ndim not in (2, 3):
+            raise LayerInputError(
+                f"`attn_mask` must be (n_queries, n_keys), or have an axis of batch · heads before: "
+                f"got {tuple(attn_mask.shape)}."
+            )
+        for name, each, size in (
+            ("query", query, self.embed_dim),
+            ("key", key, self.kdim),
+            ("value", value, self.vdim),
+        ):
+            if each.shape[-1] != size:
+                raise LayerInputError(
+                    f"`{name}` must have {size} numbers a token: got {tuple(each.shape)}. "
+                    f"Build the layer with {'embed_dim' if name == 'query' else name[0] + 'dim'}={each.shape[-1]}."
+                )
+        if key.shape[:-1] != value.shape[:-1]:
+            raise LayerInputError(
+                f"`key` and `value` must have the same length and batch: got {tuple(key.shape)} and "
+                f"{tuple(value.shape)}. Every key has its value."
+            )
+        batch_axis = 0 if self.batch_first else 1
+        if axes == 3 and query.shape[batch_axis] != key.shape[batch_axis]:
+            raise LayerRuntimeError(
+                f"`query` and `key` must have the same batch: got {query.shape[batch_axis]} and "
+                f"{key.shape[batch_axis]} sequences, read with batch_first={self.batch_first}."
+            )
+
+    def kept_bytes(self, n_queries: int, n_keys: int, heads: int | None = None) -> int:
+        of_queries = self.num_heads if heads is None else heads
+        of_keys = self.num_kv_heads if heads is None else heads
+        numbers = self.head_dim * (n_queries * of_queries + (n_keys + self._n_added) * of_keys)
+        return numbers * self.out_proj.weight.element_size()
+
+    def extra_repr(self) -> str:
+        shared = "" if self.num_kv_heads == self.num_heads else f", num_kv_heads={self.num_kv_heads}"
+        return f"{self.embed_dim}, {self.num_heads}{shared}, batch_first={self.batch_first}"
+
+
+def _check_heads(embed_dim: int, num_heads: int, num_kv_heads: int) -> None:
+    if embed_dim <= 0 or num_heads <= 0:
+        raise OptionError(
+            f"`embed_dim` and `num_heads` must be positive: got {embed_dim} and {num_heads}. "
+            f"A token has embed_dim numbers, which the heads share."
+        )
+    if embed_dim % num_heads:
+        fitting = [heads for heads in range(1, embed_dim + 1) if embed_dim % heads == 0]
+        nearest = min(fitting, key=lambda heads: abs(heads - num_heads))
+        raise LayerInputError(
+            f"`embed_dim` must be divisible by `num_heads`: got {embed_dim} and {num_heads}. "
+            f"The nearest number of heads that fits is {nearest}."
+        )
+    if num_kv_heads <= 0 or num_heads % num_kv_heads:
+        raise OptionError(
+            f"`num_heads` must be a multiple of `num_kv_heads`: got {num_heads} and {num_kv_heads}. "
+            f"Each head of keys is shared by as many heads of queries."
+        )
+
+
+def _each_once(change: Callable[[Tensor], Tensor], *tensors: Tensor) -> list[Tensor]:
+    """Change tensors such that those which are one stay one: what is projected together is found by that."""
+    changed = {id(each): change(each) for each in tensors}
+    return [changed[id(each)] for each in tensors]
+
+
+def _joined(first: Mask | None, second: Mask | None) -> Mask | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second

@@ -1,0 +1,247 @@
+"""Recordings: what a model's attention layers looked at, kept so that any weight can be computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import BudgetExceeded, MissingKey, OptionError
+from regard.masks import Mask
+from regard.planner import choose
+from regard.positions import Grid
+from regard.problem import AttentionProblem, make_problem
+from regard.view import WeightsView
+
+if TYPE_CHECKING:
+    from regard.nn.layer import AttentionLayer
+
+BUDGET = 1 << 30  # bytes that a recording keeps at most, if nothing else is said
+
+_active: list[Recording] = []
+
+
+def record(
+    model: nn.Module,
+    layers: Sequence[str | int] | str | int | None = None,
+    heads: Sequence[int] | None = None,
+    rows: Sequence[int] | slice | None = None,
+    budget: int | None = BUDGET,
+) -> Recording:
+    """Keep what is needed to read the weights of a model's attention layers, for every call inside a `with`.
+
+    Queries and keys are kept as they were after their projections: n + m vectors a head, never n × m weights. Views
+    compute row statistics, and any weight, from them when they are asked. Gradients do not flow into a recording.
+
+    Args:
+        model: Any module with layers of `regard.nn` in it.
+        layers: Names or numbers of the layers to record, as `Recording.layers` lists them; all if left out.
+        heads: Which heads to keep; all if left out.
+        rows: Which queries to keep; all if left out.
+        budget: How many bytes may be kept; None for no limit.
+
+    Example:
+        >>> import torch
+        >>> from regard import nn
+        >>> model = nn.Transformer(16, 4, 1, 1, 32, batch_first=True)
+        >>> with nn.record(model) as recording:
+        ...     output = model(torch.rand(2, 7, 16), torch.rand(2, 5, 16))
+        >>> recording.layers
+        ['encoder.layers.0.self_attn', 'decoder.layers.0.self_attn', 'decoder.layers.0.multihead_attn']
+        >>> recording["decoder.layers.0.multihead_attn"][0].shape
+        (2, 4, 5, 7)
+    """
+    return Recording(model, layers, heads, rows, budget)
+
+
+class Recording:
+    """What `record` kept: a list of views for each layer, one for each call."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: Sequence[str | int] | str | int | None,
+        heads: Sequence[int] | None,
+        rows: Sequence[int] | slice | None,
+        budget: int | None,
+    ) -> None:
+        self._modules = _choose_layers(model, layers)
+        self._heads = None if heads is None else list(heads)
+        self._rows = rows
+        self.budget = budget
+        self.bytes = 0
+        self._views: dict[str, list[WeightsView]] = {name: [] for name in self._modules}
+        self._calls: list[tuple[str, WeightsView]] = []
+        self._names = {id(module): name for name, module in self._modules.items()}
+
+    @property
+    def layers(self) -> list[str]:
+        """The names of the layers that are recorded."""
+        return list(self._modules)
+
+    def views(self) -> list[WeightsView]:
+        """Every view, in the order of the calls."""
+        return [view for _, view in self._calls]
+
+    def __getitem__(self, layer: str | int) -> list[WeightsView]:
+        """The views of a layer, one for each call of it."""
+        name = self.layers[layer] if isinstance(layer, int) else layer
+        if name not in self._views:
+            raise MissingKey(f"No layer {name!r} was recorded. There are {_listed(self.layers)}.")
+        return self._views[name]
+
+    def __iter__(self) -> Iterator[tuple[str, WeightsView]]:
+        """(name of the layer, view) of every call, in order."""
+        return iter(self._calls)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def estimate(self, n_queries: int, n_keys: int | None = None, batch: int = 1) -> int:
+        """The bytes that one call of every recorded layer would keep, before it is made.
+
+        Args:
+            n_queries: How many tokens look.
+            n_keys: How many are looked at; as many if left out.
+            batch: How many sequences.
+        """
+        n_keys = n_queries if n_keys is None else n_keys
+        kept = n_queries if self._rows is None else len(_places(self._rows, n_queries))
+        return batch * sum(
+            layer.kept_bytes(kept, n_keys, None if self._heads is None else len(self._heads))
+            for layer in self._modules.values()
+        )
+
+    def clear(self) -> None:
+        """Forget every call so far."""
+        self._calls.clear()
+        for views in self._views.values():
+            views.clear()
+        self.bytes = 0
+
+    def __enter__(self) -> Self:
+        _active.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _active.remove(self)
+
+    def __repr__(self) -> str:
+        return f"<Recording of {len(self.layers)} layers: {len(self)} calls, {self.bytes:,} bytes>"
+
+    def _take(self, layer: nn.Module, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
+        name = self._names.get(id(layer))
+        if name is None:
+            return
+        with torch.no_grad():
+            # Nothing is pooled, so that values are as many as keys, and empty.
+            nothing = keys.detach()[..., :0]
+            problem = make_problem(queries.detach(), keys.detach(), nothing, **options)
+            part = self._part(problem)
+            size = sum(tensor.nbytes for tensor in part.form.tensors())
+            if self.budget is not None and self.bytes + size > self.budget:
+                raise BudgetExceeded(
+                    f"Recording {name} would keep {size:,} bytes more, {self.bytes + size:,} in all: the budget is "
+                    f"{self.budget:,}. Pass a larger budget=, or fewer layers=, heads= or rows=."
+                )
+            # Copies: a part of a larger tensor would keep all of it alive.
+            problem = replace(part, values=part.values.clone())
+            problem.around(part.form.rebuilt(iter([tensor.clone() for tensor in part.form.tensors()])))
+        self.bytes += size
+        view = WeightsView(problem, choose(problem, None))
+        self._views[name].append(view)
+        self._calls.append((name, view))
+
+    def _part(self, problem: AttentionProblem) -> AttentionProblem:
+        """The problem for the rows and heads that are wanted."""
+        grid, form, queries, mask = problem.grid, problem.form, problem.queries, problem.mask
+        rows, heads = None, None
+        if self._rows is not None:
+            rows = torch.tensor(_places(self._rows, grid.n_queries), device=grid.device)
+            form, queries = form.narrow(rows, grid.columns), queries[..., rows, :]
+        if self._heads is not None and grid.batch_shape and not problem.weights.batch_shape:
+            n_heads = grid.batch_shape[-1]
+            if any(not -n_heads <= head < n_heads for head in self._heads):
+                raise OptionError(f"`heads` must be from 0 to {n_heads - 1}: got {self._heads}.")
+            heads = torch.tensor([head % n_heads for head in self._heads], device=grid.device)
+            form = form.rebuilt(iter([_of_heads(tensor, heads, n_heads) for tensor in form.tensors()]))
+            queries, keys, values = (
+                _of_heads(each, heads, n_heads) for each in (queries, problem.keys, problem.values)
+            )
+            problem = replace(problem, keys=keys, values=values)
+        if rows is None and heads is None:
+            return problem
+        part = None if mask is None else _Part(mask, rows, heads, grid)
+        return replace(problem, queries=queries, mask=part).around(form)
+
+
+def note(layer: nn.Module, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
+    """Tell the recordings that are open what a layer is about to look at."""
+    for recording in _active:
+        recording._take(layer, queries, keys, options)
+
+
+class _Part(Mask):
+    """A mask for some of the queries and heads of a problem."""
+
+    def __init__(self, mask: Mask, rows: Tensor | None, heads: Tensor | None, grid: Grid) -> None:
+        self.mask, self.rows, self.heads, self.grid = mask, rows, heads, grid
+
+    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
+        rows = rows if self.rows is None else self.rows[rows]
+        allowed = self.mask.allows(rows, columns, self.grid)
+        return allowed if self.heads is None else _of_heads(allowed, self.heads, self.grid.batch_shape[-1])
+
+    def __repr__(self) -> str:
+        return f"a part of {self.mask!r}"
+
+
+def _of_heads(tensor: Tensor, heads: Tensor, n_heads: int) -> Tensor:
+    """Some heads of a tensor that has an axis for them before its last two."""
+    return tensor.index_select(-3, heads) if tensor.ndim >= 3 and tensor.shape[-3] == n_heads else tensor
+
+
+def _places(rows: Sequence[int] | slice, n_queries: int) -> list[int]:
+    if isinstance(rows, slice):
+        return list(range(n_queries))[rows]
+    outside = [row for row in rows if not -n_queries <= row < n_queries]
+    if outside:
+        raise OptionError(f"`rows` must be among the {n_queries} queries: got {outside}.")
+    return [row % n_queries for row in rows]
+
+
+def _choose_layers(model: nn.Module, layers: Sequence[str | int] | str | int | None) -> dict[str, AttentionLayer]:
+    from regard.nn.layer import AttentionLayer
+
+    found = {name: module for name, module in model.named_modules() if isinstance(module, AttentionLayer)}
+    if not found:
+        raise OptionError(
+            f"{type(model).__name__} has no attention layer of regard.nn: nothing to record. "
+            f"Build it with regard.nn.MultiHeadAttention, a drop-in for PyTorch's."
+        )
+    if layers is None:
+        return found
+    wanted = [layers] if isinstance(layers, str | int) else list(layers)
+    names = list(found)
+    unknown = [
+        each
+        for each in wanted
+        if (each not in found if isinstance(each, str) else not -len(names) <= each < len(names))
+    ]
+    if unknown:
+        raise OptionError(
+            f"`layers` must name attention layers of the model: got {unknown}. There are {_listed(names)}."
+        )
+    chosen = [each if isinstance(each, str) else names[each] for each in wanted]
+    return {name: found[name] for name in chosen}
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:8])
+    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
