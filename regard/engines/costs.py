@@ -18,6 +18,7 @@ from regard.weights import Entmax, OneHot, TopK
 
 NANO, MICRO = 1e-9, 1e-6
 READ = 14e9  # bytes that a thread reads in a second
+CACHED = 1 << 22  # elements of a result that the next operation still finds in cache
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class Work:
     n_steps: int
     compiled: bool  # whether there are kernels for it, and it is worth asking them
     training: bool
+    masked: bool
     threads: int
-
     bytes: int  # of keys and values, every batch entry counted
 
     @property
@@ -66,6 +67,7 @@ def work_of(problem: AttentionProblem) -> Work:
         n_steps=len(form.steps),
         compiled=grid.n_queries * grid.n_keys >= WORTHWHILE and speaks(problem),
         training=training,
+        masked=problem.mask is not None,
         threads=torch.get_num_threads(),
         bytes=entries * grid.n_keys * (tensors[1].shape[-1] + problem.values.shape[-1]) * problem.dtype.itemsize,
     )
@@ -83,54 +85,64 @@ def _live(problem: AttentionProblem) -> float:
 
 
 def fused_seconds(work: Work) -> float:
-    """PyTorch's kernels, and a look at their inputs for NaN. Backward, each batch entry belongs to one thread."""
+    """PyTorch's kernels, and a look at their inputs for NaN."""
     if not work.on_cpu:
         return 30 * MICRO
-    look = work.bytes / (work.threads * READ)
-    blocks = work.entries * -(-work.n_queries // 32)
-    forward = work.pairs * (0.4 * NANO + 2.7 * NANO * work.depth) / max(min(work.threads, blocks), 1)
+    threads = max(min(work.threads, work.entries * -(-work.n_queries // 32)), 1)
     # A few queries leave keys and values no time to hide behind arithmetic.
-    forward = max(forward, work.bytes / (max(min(work.threads, blocks), 1) * READ))
+    read = work.bytes / READ
+    forward = max(work.pairs * (0.4 + 2.7 * work.depth) * NANO, 0.55 * read) / threads
     if not work.training:
-        return 40 * MICRO + look + forward
-    backward = work.pairs * (1.4 * NANO + 7.4 * NANO * work.depth) / max(min(work.threads, work.entries), 1)
-    return 150 * MICRO + look + forward + backward
+        return 75 * MICRO + forward
+    backward = work.pairs * (1.2 + 7.0 * work.depth) * NANO / threads
+    return 270 * MICRO + forward + backward + 5 * read / work.threads
 
 
 def dense_seconds(work: Work) -> float:
     """The definition: a few operations that each touch every pair."""
-    call, per_pair = {
-        "sums": (70 * MICRO, 4.0 * NANO),
-        "threshold": (1300 * MICRO, 500 * NANO),
-        "choice": (250 * MICRO, 25 * NANO),
-    }[work.rule]
-    per_pair += 2.7 * NANO * work.depth + 1.5 * NANO * work.n_steps
+    call, per_pair = {"sums": (0.0, 5.8), "threshold": (1300.0, 250.0), "choice": (300.0, 17.5)}[work.rule]
+    call += (320 if work.training else 90) + (42 if work.masked else 0)
+    call += (110 if work.training else 55) * work.n_steps
+    per_pair += 2.9 * work.depth + 1.7 * work.n_steps
     if work.width > 1:
-        per_pair += 5 * NANO * work.width
-    read = work.bytes / (work.threads * READ)  # for the sums, and before that to look for NaN
-    seconds = call + read + max(work.pairs * per_pair / work.threads, read)
-    return seconds * 3 if work.training else seconds
+        per_pair += 7.3 * work.width
+    if work.pairs * work.width > CACHED:
+        per_pair += 6.7
+    seconds = work.pairs * per_pair * NANO * (2.3 if work.training else 1.0)
+    return call * MICRO + (seconds + (11 if work.training else 1.1) * work.bytes / READ) / work.threads
 
 
 def plain_tile_seconds(work: Work) -> float:
     """Tiles of torch operations: what the definition costs and a call for each tile, in memory that stays small."""
     tiles = max(work.pairs * work.live * work.width / (1 << 18), 1)
     per_tile = (1000 if work.training else 200) * MICRO
-    return dense_seconds(work) * work.live + 150 * MICRO + tiles * per_tile
+    return dense_seconds(work) * work.live + 300 * MICRO + tiles * per_tile
 
 
 def kernel_seconds(work: Work) -> float:
-    """Compiled tiles."""
-    per_pair = 0.6 * NANO + 2.7 * NANO * work.depth + 0.2 * NANO * work.n_steps
-    backward = 0.8 * NANO + 7.0 * NANO * work.depth + 0.4 * NANO * work.n_steps
+    """Compiled tiles: arithmetic, and what a call, a batch entry and a row cost besides."""
+    per_pair = 0.45 + 2.65 * work.depth + 0.2 * work.n_steps
+    backward = 0.4 + 6.9 * work.depth + 1.0 * work.n_steps
     if work.rule == "threshold":
-        per_pair += 1.0 * NANO + 1.35 * NANO * work.depth
+        backward *= 0.35  # few keys have a weight
     if work.rule == "choice":
-        per_pair, backward = 0.9 * NANO + 1.35 * NANO * work.depth, 0.05 * NANO
+        per_pair, backward = 1.9 + 1.9 * work.depth, 0.1
     if work.width > 1:
-        per_pair += 0.085 * NANO * work.width
-        backward += 0.28 * NANO * work.width
-    pairs = work.pairs * work.live
-    call, entry = (350 * MICRO, 150 * MICRO) if work.training else (150 * MICRO, 40 * MICRO)
-    seconds = pairs * (per_pair + (backward if work.training else 0)) / work.threads
-    return call + entry * work.entries + max(seconds, work.bytes * work.live / (work.threads * READ))
+        channel = 11.0 if work.n_queries < 32 else 0.085  # keys are prepared for the rows that will see them
+        per_pair += channel * work.width
+        backward += (channel if work.n_queries < 32 else 0.28) * work.width
+    row = 220 + (300 if work.training else 3) * max(work.n_keys / 512, 1)
+    pairs = per_pair + (backward if work.training else 0.0)
+    seconds = work.entries * work.n_queries * work.live * (work.n_keys * pairs + row) * NANO
+    # Short work stays with one thread (`engines/cpu/workers.py`).
+    shared = seconds > 4e-3 and seconds > 1.5e-4 * work.entries
+    entry = 250.0 if work.training else 74.0
+    if work.rule == "sums" and not work.n_steps and work.width == 1 and not work.masked:
+        entry *= 0.3  # entries that are alike share a call
+    elif work.rule == "sums":
+        entry *= 1.5
+    else:
+        entry *= 2.1 if work.rule == "choice" else 4.0
+    call = (950 if work.training else 510) + (250 if work.masked else 0) + entry * work.entries
+    read = (9 if work.training else 0.2) * work.bytes * work.live / (work.threads * READ)
+    return call * MICRO + seconds / (work.threads if shared else 1) + read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -283,11 +284,11 @@ class _Beams:
             return not following
         worst = min(self._rank(each) for each in sorted(closed, key=self._rank)[-self.beams :])
         # A score only falls; the longest sequence divides it by most.
-        longest = float(self.max_length + 1) ** self.penalty
+        longest = math.pow(self.max_length + 1, self.penalty)
         return max(each.score for each in following) / longest <= worst
 
     def _rank(self, each: _Hypothesis) -> float:
-        return each.score / float(max(len(each.tokens), 1)) ** self.penalty
+        return each.score / math.pow(max(len(each.tokens), 1), self.penalty)
 
     def _best(self, place: int) -> Written:
         found = self.closed[place] or [each for each in self.open[place] if each.score > -float("inf")]

@@ -72,7 +72,7 @@ class AttentionLayer(nn.Module):
     def kept_bytes(self, n_queries: int, n_keys: int, heads: int | None = None) -> int:
         """The bytes that a recording keeps of one sequence; `heads` for as many heads of it."""
         raise OptionError(
-            f"{type(self).__name__} does not know the sizes of its queries and keys before it is called, so that what a "
+            f"{type(self).__name__} does not know the sizes of its queries and keys before it is called: what a "
             f"recording keeps cannot be told. Record with a budget= instead."
         )
 

@@ -15,7 +15,7 @@ from regard.nn.cache import LayerCache
 from regard.nn.layer import AttentionLayer
 from regard.nn.positions import Rotary
 from regard.nn.torch_masks import Restriction, read_masks
-from regard.scores import Score
+from regard.scores import Dot, ScaledDot, Score
 from regard.view import WeightsView
 from regard.weights import Weights
 
@@ -24,10 +24,10 @@ class MultiHeadAttention(AttentionLayer):
     """A drop-in for `torch.nn.MultiheadAttention`, for every score, rule and mask.
 
     Constructor, parameters (names, shapes, seeded initialisation), `forward` and what it returns are PyTorch's, and so
-    is the meaning of its masks: True in `attn_mask` and `key_padding_mask` means "may not look". (`mask=` and all else in
-    regard mean the opposite.) It differs in three things. A query that may look nowhere gets zeros before the output
-    projection, with weights and without, where PyTorch returns NaN. The weights that are returned are those before
-    dropout. No other path is taken in eval mode.
+    is the meaning of its masks: True in `attn_mask` and `key_padding_mask` means "may not look". (`mask=`, as all else
+    in regard, means the opposite.) It differs in three things. A query that may look nowhere gets zeros before the
+    output projection, with weights and without, where PyTorch returns NaN. The weights that are returned are those
+    before dropout. No other path is taken in eval mode.
 
     Args:
         embed_dim: The size of a token.
@@ -155,7 +155,8 @@ class MultiHeadAttention(AttentionLayer):
         return self.out_proj.weight.T
 
     def _per_head(self, matrix: Tensor, heads: int) -> Tensor:
-        return matrix.unflatten(0, (heads, self.head_dim)).transpose(-2, -1)
+        split: Tensor = matrix.unflatten(0, (heads, self.head_dim))
+        return split.transpose(-2, -1)
 
     def _sizes(self) -> list[int]:
         shared = self.num_kv_heads * self.head_dim
@@ -201,18 +202,26 @@ class MultiHeadAttention(AttentionLayer):
             cache: Keys and values of earlier calls, which these join.
 
         Returns:
-            (output in the layout of `query`, weights `(batch, n_queries, n_keys)`, with an axis of heads after the batch
-            if they are not averaged, or None).
+            (output in the layout of `query`, weights `(batch, n_queries, n_keys)` or None); weights that are not
+            averaged have an axis of heads after the batch.
         """
         batched = query.ndim == 3
         queries, keys, values, restriction = self._prepare(
-            query, key, value, key_padding_mask, attn_mask, is_causal, cache, trusted=not need_weights
+            query,
+            key,
+            value,
+            key_padding_mask,
+            attn_mask,
+            is_causal,
+            cache,
+            trusted=not need_weights,
+            view=need_weights,
         )
         mask = _joined(restriction.mask, mask)
         weights: Tensor | None = None
         if need_weights:
             view = self.view(queries, keys, values, mask=mask, bias=restriction.bias)
-            pooled, weights = view.output, self._ungrouped(view.dense())
+            pooled, weights = view.output, view.dense()
             weights = weights.mean(1) if average_attn_weights else weights
             weights = weights if batched else weights.squeeze(0)
         else:
@@ -236,11 +245,8 @@ class MultiHeadAttention(AttentionLayer):
         Arguments as `forward`. `view.output` is what heads pooled, before the output projection.
         """
         queries, keys, values, restriction = self._prepare(
-            query, key, value, key_padding_mask, attn_mask, is_causal, cache
+            query, key, value, key_padding_mask, attn_mask, is_causal, cache, view=True
         )
-        if self.num_kv_heads != self.num_heads:
-            keys, values = (each.expand(*queries.shape[:3], *each.shape[-2:]).flatten(1, 2) for each in (keys, values))
-            queries = queries.flatten(1, 2)
         return self.view(queries, keys, values, mask=_joined(restriction.mask, mask), bias=restriction.bias)
 
     def _prepare(
@@ -252,7 +258,9 @@ class MultiHeadAttention(AttentionLayer):
         attn_mask: Tensor | None,
         is_causal: bool,
         cache: LayerCache | None,
+        *,
         trusted: bool = True,
+        view: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor, Restriction]:
         """Queries, keys and values of every head, `(batch, heads, n, head_dim)`, and what masks come to."""
         self._check(query, key, value, key_padding_mask, attn_mask)
@@ -287,15 +295,34 @@ class MultiHeadAttention(AttentionLayer):
             is_causal=is_causal and trusted and key_padding_mask is None,
         )
         if self.num_kv_heads != self.num_heads:
-            # Each head of keys serves several of queries, by an axis of one that broadcasts.
-            queries = queries.unflatten(1, (self.num_kv_heads, -1))
-            keys, values = keys.unsqueeze(2), values.unsqueeze(2)
+            queries, keys, values = self._share_keys(
+                queries, keys, values, by_head=view or self._has_heads(restriction)
+            )
         return queries, keys, values, restriction
+
+    def _has_heads(self, restriction: Restriction) -> bool:
+        """Whether anything but queries, keys and values may differ from head to head."""
+        return (
+            restriction.mask is not None
+            or restriction.bias is not None
+            or not isinstance(self.score, Dot | ScaledDot)
+            or bool(self.weights.batch_shape)
+            or (self.mask is not None and self.mask.batch_axes().heads > 0)
+        )
+
+    def _share_keys(
+        self, queries: Tensor, keys: Tensor, values: Tensor, by_head: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Each head of keys for several of queries: by an axis of one that broadcasts, or copied for each head."""
+        repeat = self.num_heads // self.num_kv_heads
+        if by_head:
+            return queries, keys.repeat_interleave(repeat, 1), values.repeat_interleave(repeat, 1)
+        return queries.unflatten(1, (self.num_kv_heads, repeat)), keys.unsqueeze(2), values.unsqueeze(2)
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         if self.in_proj_weight is not None and query is key and key is value:
             packed: Tensor = linear(query, self.in_proj_weight, self.in_proj_bias)
-            return packed.split(self._sizes(), -1)
+            return tuple(packed.split(self._sizes(), -1))
         return tuple(self._linear(each, which) for which, each in enumerate((query, key, value)))
 
     def _linear(self, tokens: Tensor, which: int) -> Tensor:
@@ -306,7 +333,8 @@ class MultiHeadAttention(AttentionLayer):
 
     def _heads(self, tokens: Tensor) -> Tensor:
         """`(batch, n, heads · head_dim)` as `(batch, heads, n, head_dim)`."""
-        return tokens.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        split: Tensor = tokens.unflatten(-1, (-1, self.head_dim))
+        return split.transpose(1, 2)
 
     @property
     def _n_added(self) -> int:
@@ -324,12 +352,10 @@ class MultiHeadAttention(AttentionLayer):
             keys, values = pad(keys, (0, 0, 0, 1)), pad(values, (0, 0, 0, 1))
         return keys, values
 
-    def _ungrouped(self, weights: Tensor) -> Tensor:
-        return weights if self.num_kv_heads == self.num_heads else weights.flatten(1, 2)
-
     def _restore(self, pooled: Tensor, batched: bool) -> Tensor:
         """The heads' outputs side by side, projected, in the layout that came in."""
-        output: Tensor = self.out_proj(self._ungrouped(pooled).transpose(1, 2).flatten(2))
+        pooled = pooled if pooled.ndim == 4 else pooled.flatten(1, 2)  # heads that share keys have an axis of their own
+        output: Tensor = self.out_proj(pooled.transpose(1, 2).flatten(2))
         if not batched:
             return output.squeeze(0)
         return output if self.batch_first else output.transpose(0, 1)

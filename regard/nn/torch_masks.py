@@ -68,7 +68,7 @@ def read_masks(
             allowed = ~padding if allowed is None else allowed & ~padding
         else:
             bias = padding if bias is None else bias + padding
-    mask = None if allowed is None else Allowed(allowed)
+    mask: Mask | None = None if allowed is None else Allowed(allowed)
     if causal is not None:
         mask = causal if mask is None else causal & mask
     return Restriction(mask, bias)
@@ -96,6 +96,6 @@ def _with_heads(attn_mask: Tensor, batch: int, heads: int, n_queries: int, n_key
     if attn_mask.ndim == 3 and attn_mask.shape == (batch * heads, n_queries, n_keys):
         return attn_mask.reshape(batch, heads, n_queries, n_keys)
     raise LayerRuntimeError(
-        f"`attn_mask` must be ({n_queries}, {n_keys}) or ({batch * heads}, {n_queries}, {n_keys}) for {batch} sequences "
-        f"of {heads} heads: got {tuple(attn_mask.shape)}. Its last axes are queries, then keys."
+        f"`attn_mask` must be ({n_queries}, {n_keys}) or ({batch * heads}, {n_queries}, {n_keys}) for {batch} "
+        f"sequences and {heads} heads: got {tuple(attn_mask.shape)}. Its last axes are queries, then keys."
     )

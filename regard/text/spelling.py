@@ -13,9 +13,13 @@ from regard.errors import OptionError
 PAD, START, STOP = 0, 1, 2  # tokens of their own, in spellings and in pronunciations
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
-PHONEMES = (
-    "AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH"
-).split()  # ARPAbet, as the CMU Pronouncing Dictionary writes it, without stress
+# ARPAbet, as the CMU Pronouncing Dictionary writes it, without stress.
+# fmt: off
+PHONEMES = [
+    "AA", "AE", "AH", "AO", "AW", "AY", "B", "CH", "D", "DH", "EH", "ER", "EY", "F", "G", "HH", "IH", "IY", "JH", "K",
+    "L", "M", "N", "NG", "OW", "OY", "P", "R", "S", "SH", "T", "TH", "UH", "UW", "V", "W", "Y", "Z", "ZH",
+]
+# fmt: on
 
 N_LETTERS, N_PHONEMES = len(LETTERS) + 3, len(PHONEMES) + 3
 
@@ -39,7 +43,7 @@ def plain_letters(word: str) -> str:
     unknown = sorted({each for each in bare if each not in _LETTER_NUMBERS})
     if unknown or not bare:
         got = f"{word!r} has {', '.join(map(repr, unknown))}" if unknown else "the word is empty"
-        raise OptionError(f"A word must be spelled in the letters a to z and the apostrophe: {got}. Write it with those.")
+        raise OptionError(f"A word must be spelled in the letters a to z and the apostrophe: {got}. Spell it so.")
     return bare
 
 

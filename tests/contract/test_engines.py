@@ -33,8 +33,10 @@ def small_kernel_tiles(monkeypatch):
     """Kernels that cut small problems, too."""
     if missing() is not None:
         pytest.skip(missing())
-    from regard.engines.cpu import choosing, compiled, lists, tiles
+    from regard.engines.cpu import choosing, compiled, lists, tiles, workers
 
+    monkeypatch.setattr(workers, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(workers, "LEAST_TASK_SECONDS", 0.0)
     monkeypatch.setattr(tiles, "ROWS", 4)
     monkeypatch.setattr(tiles, "COLUMNS", 6)
     monkeypatch.setattr(tiles, "MOST_COLUMNS", 6)

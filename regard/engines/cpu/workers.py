@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 PATIENCE_SECONDS = 0.5
 
 # Work that is shared out is at least so long, and each task of it.
-LEAST_SECONDS, LEAST_TASK_SECONDS = 1.5e-3, 1.5e-4
+LEAST_SECONDS, LEAST_TASK_SECONDS = 4e-3, 1.5e-4
 
 # Elements of scratch that a thread keeps of each kind for its next call: 32 MiB. In more work, page faults do not show.
 KEPT_ELEMENTS = 1 << 23

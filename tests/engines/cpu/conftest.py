@@ -9,6 +9,16 @@ import pytest
 import torch
 
 
+@pytest.fixture(autouse=True)
+def shared_work(monkeypatch):
+    """Work is shared out over threads, however short it is: that is what these tests are about."""
+    pytest.importorskip("numba")
+    from regard.engines.cpu import workers
+
+    monkeypatch.setattr(workers, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(workers, "LEAST_TASK_SECONDS", 0.0)
+
+
 @pytest.fixture
 def child(tmp_path):
     """Runs Python code in a process of its own, which must end well and in silence; returns what it printed."""

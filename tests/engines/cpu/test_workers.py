@@ -457,3 +457,17 @@ def test_long_lists_are_cut(monkeypatch):
 
     for one, other in zip(call(4), call(1 << 18), strict=True):  # 7 keys at a time
         torch.testing.assert_close(one, other)
+
+
+def test_short_work_stays_with_the_caller(monkeypatch, two_threads):
+    monkeypatch.setattr(workers, "LEAST_SECONDS", 1.0)
+    monkeypatch.setattr(workers, "LEAST_TASK_SECONDS", 0.1)
+
+    def where():
+        return threading.current_thread()
+
+    here = threading.current_thread()
+    assert workers.run([where] * 4, seconds=0.9) == [here] * 4
+    assert workers.run([where] * 40, seconds=2.0) == [here] * 40
+    assert here not in workers.run([where] * 4, seconds=2.0)
+    assert here not in workers.run([where] * 4)
