@@ -13,6 +13,7 @@
     ├── BudgetExceeded      (MemoryError)   more to be kept than was allowed
     ├── MissingKey          (KeyError)      a lookup that found nothing
     ├── TableError          (ValueError)    a table that cannot be read as keys and values
+    ├── CheckpointError     (ValueError)    weights that do not fit their model
     └── MissingDependency   (ImportError)   an optional package that is not installed
 
 Every message says what must hold, what was got, and what to do.
@@ -79,3 +80,7 @@ class MissingDependency(RegardError, ImportError):
 
 class BudgetExceeded(RegardError, MemoryError):
     """More to be kept than was allowed."""
+
+
+class CheckpointError(RegardError, ValueError):
+    """Weights that do not fit their model."""

@@ -100,12 +100,12 @@ def fused_seconds(work: Work) -> float:
 
 def dense_seconds(work: Work) -> float:
     """The definition: a few operations that each touch every pair."""
-    call, per_pair = {"sums": (0.0, 5.8), "threshold": (1300.0, 250.0), "choice": (300.0, 17.5)}[work.rule]
+    call, per_pair = {"sums": (0.0, 5.0), "threshold": (1300.0, 250.0), "choice": (300.0, 17.5)}[work.rule]
     call += (320 if work.training else 90) + (42 if work.masked else 0)
     call += (110 if work.training else 55) * work.n_steps
-    per_pair += 2.9 * work.depth + 1.7 * work.n_steps
+    per_pair += 2.9 * work.depth + 1.7 * work.n_steps + (2.5 if work.masked else 0.0)
     if work.width > 1:
-        per_pair += 7.3 * work.width
+        per_pair += 6.3 * work.width
     if work.pairs * work.width > CACHED:
         per_pair += 6.7
     seconds = work.pairs * per_pair * NANO * (2.3 if work.training else 1.0)
@@ -131,7 +131,7 @@ def kernel_seconds(work: Work) -> float:
         channel = 11.0 if work.n_queries < 32 else 0.085  # keys are prepared for the rows that will see them
         per_pair += channel * work.width
         backward += (channel if work.n_queries < 32 else 0.28) * work.width
-    row = 220 + (300 if work.training else 3) * max(work.n_keys / 512, 1)
+    row = (300 if work.training else 200) + (300 if work.training else 3) * max(work.n_keys / 512, 1)
     pairs = per_pair + (backward if work.training else 0.0)
     seconds = work.entries * work.n_queries * work.live * (work.n_keys * pairs + row) * NANO
     # Short work stays with one thread (`engines/cpu/workers.py`).
@@ -143,6 +143,6 @@ def kernel_seconds(work: Work) -> float:
         entry *= 1.5
     else:
         entry *= 2.1 if work.rule == "choice" else 4.0
-    call = (950 if work.training else 510) + (250 if work.masked else 0) + entry * work.entries
+    call = (1500 if work.training else 510) + (120 if work.masked else 0) + entry * work.entries
     read = (9 if work.training else 0.2) * work.bytes * work.live / (work.threads * READ)
     return call * MICRO + seconds / (work.threads if shared else 1) + read

@@ -98,8 +98,9 @@ class Tiles:
         if self.by_channels or (self.problem.mask is not None and self._bounds is None):
             return self._blocks
         # The compiled loops cut such rows by themselves: few calls, but enough for every thread to have some.
+        shares = 2 if self.problem.mask is None else 4  # a mask gives blocks more work or less
         n_entries, visited = max(math.prod(grid.batch_shape), 1), max(self._visited, 1)
-        height = min(int(TASK_PAIRS / visited), n_entries * grid.n_queries // (4 * workers.count()))
+        height = min(int(TASK_PAIRS / visited), n_entries * grid.n_queries // (shares * workers.count()))
         return list(cut(grid.rows, max(height // self.height, 1) * self.height))
 
     def seconds(self, program: Program) -> float:

@@ -1,0 +1,117 @@
+"""From spelling to sound: a trained model that says a word, and shows which letters each sound looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import CheckpointError, MissingDependency, ShapeError
+from regard.nn import Seq2Seq, Seq2SeqTransformer, generate
+from regard.text.checkpoints import load_strictly
+from regard.text.spelling import (
+    N_LETTERS,
+    N_PHONEMES,
+    START,
+    STOP,
+    letter_tokens,
+    padded,
+    phoneme_names,
+    plain_letters,
+)
+
+MODEL = Path(__file__).parent / "data" / "pronouncer.safetensors"
+KINDS: dict[str, type[Seq2Seq] | type[Seq2SeqTransformer]] = {"seq2seq": Seq2Seq, "transformer": Seq2SeqTransformer}
+
+LONGEST_WORD = 64  # letters: more than any word that the model has learned from
+LONGEST_SOUND = 80  # phonemes
+
+
+@dataclass(frozen=True)
+class Pronunciation:
+    """How a word is said."""
+
+    word: str
+    letters: str  # the word as the model read it: in lower case, without accents
+    phonemes: list[str]
+    probability: float
+    alignment: Tensor  # (phonemes, letters): how much of a sound's look went to each letter
+
+    def __str__(self) -> str:
+        return " ".join(self.phonemes)
+
+
+class Pronouncer:
+    """Says English words, in the 39 phonemes of the CMU Pronouncing Dictionary.
+
+    Args:
+        model: A `Seq2Seq` or `Seq2SeqTransformer` from letters to phonemes (`regard.text.spelling`).
+    """
+
+    def __init__(self, model: Seq2Seq | Seq2SeqTransformer) -> None:
+        self.model = model.eval()
+
+    @classmethod
+    def load(cls, path: str | Path = MODEL) -> Pronouncer:
+        """The model in a file that `examples/pronounce/train.py` wrote; the one that comes with regard if left out."""
+        try:
+            from safetensors import safe_open
+        except ImportError:
+            raise MissingDependency(
+                "The pronouncer's weights need safetensors. Install it with: pip install 'regard[text]'"
+            ) from None
+        with safe_open(str(path), framework="pt") as file:
+            described = file.metadata() or {}
+            weights = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+        if described.get("format") != "regard pronouncer":
+            raise CheckpointError(f"{Path(path).name} is no pronouncer: examples/pronounce/train.py writes one.")
+        model = build_model(json.loads(described["model"]), json.loads(described["settings"]))
+        load_strictly(model, weights)
+        return cls(model)
+
+    def say(self, words: str | Sequence[str], beams: int = 5) -> list[Pronunciation]:
+        """How words are said, the likeliest way of each.
+
+        Example:
+            >>> from regard.text import Pronouncer
+            >>> print(*Pronouncer.load().say("attention"))  # doctest: +SKIP
+            AH T EH N SH AH N
+        """
+        given = [words] if isinstance(words, str) else list(words)
+        letters = [plain_letters(word) for word in given]
+        for word in letters:
+            if len(word) > LONGEST_WORD:
+                raise ShapeError(
+                    f"A word may have {LONGEST_WORD} letters: {word[:20]!r}… has {len(word)}. Say its parts one by one."
+                )
+        if not letters:
+            return []
+        source, padding = padded([letter_tokens(word) for word in letters])
+        written = generate(
+            self.model,
+            source,
+            start=START,
+            stop=STOP,
+            max_length=LONGEST_SOUND,
+            method="beam" if beams > 1 else "greedy",
+            beams=beams,
+            source_padding=padding,
+            attention=True,
+        )
+        said = []
+        for word, plain, each in zip(given, letters, written, strict=True):
+            assert each.attention is not None
+            looks = each.attention.mean((0, 1))[: len(each.tokens), : len(plain)]
+            probability = float(torch.tensor(each.score).exp())
+            said.append(Pronunciation(word, plain, phoneme_names(each.tokens), probability, looks))
+        return said
+
+
+def build_model(kind: str, settings: dict[str, Any]) -> Seq2Seq | Seq2SeqTransformer:
+    """A model from letters to phonemes, of a kind in `KINDS`."""
+    return KINDS[kind](N_LETTERS, N_PHONEMES, **settings)

