@@ -3,5 +3,15 @@
 from regard.text.pieces import Pieces, by_words
 from regard.text.pronouncer import Pronouncer, Pronunciation
 from regard.text.sentence import Look, SentenceEncoder
+from regard.text.vectors import Neighbour, WordVectors
 
-__all__ = ["Look", "Pieces", "Pronouncer", "Pronunciation", "SentenceEncoder", "by_words"]
+__all__ = [
+    "Look",
+    "Neighbour",
+    "Pieces",
+    "Pronouncer",
+    "Pronunciation",
+    "SentenceEncoder",
+    "WordVectors",
+    "by_words",
+]
