@@ -1,6 +1,7 @@
 """A column as numbers: what a score can compare, and what weights can pool.
 
 - `NumberColumn`, `TimeColumn`, `VectorColumn` are quantities: they have a distance and a mean.
+- `TextColumn` is one too, as a key: its texts are compared by their vectors.
 - `CategoryColumn` has neither: its entries are equal or they are not.
 - `OtherColumn` holds what cannot be compared at all. It may be a value, never a key.
 
@@ -10,7 +11,7 @@ A missing entry is None, NaN, NaT or an infinity. The rule for missing entries i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, ClassVar, Literal
 
@@ -189,6 +190,30 @@ class VectorColumn(Quantity):
         return numbers
 
     spread = mean
+
+
+class TextColumn(Quantity):
+    """Texts that are compared by what they mean: an encoder gives each its vector. It may be a key, never a value.
+
+    Args:
+        embed: from n texts to their vectors, `(n, dim)`.
+    """
+
+    kind = "text"
+
+    def __init__(self, name: str, entries: Entries, numbers: Tensor, embed: Callable[[list[str]], Tensor]) -> None:
+        super().__init__(name, entries, numbers)
+        self.embed = embed
+
+    @property
+    def label(self) -> str:
+        return f"text by meaning, in {self.dim} numbers"
+
+    def encode(self, entry: Any) -> list[float]:
+        entry = plain(entry)
+        if not isinstance(entry, str):
+            raise OptionError(f"`{self.name}` must be a text: got {entry!r}. Ask with a text.")
+        return [float(number) for number in self.embed([entry])[0].tolist()]
 
 
 class CategoryColumn(Column):

@@ -14,11 +14,12 @@ from regard.database.columns import names
 from regard.database.entries import Entries
 from regard.database.inference import check_aligned, columns_from, listed_entries
 from regard.database.lookup import KeyIndex
+from regard.database.meaning import TextEncoder, as_given, by_meaning, default_scores
 from regard.database.messages import missing_key
 from regard.database.pairs import Pairs
 from regard.database.queries import read_queries
 from regard.database.render import Report, as_html, as_rich, as_text, pairs_report
-from regard.database.similarity import ScoreLike
+from regard.database.similarity import ScoreLike, check_options, merged
 from regard.database.tables import Name, Names, read_table
 from regard.database.texts import read_text
 from regard.weights import Weights
@@ -48,6 +49,10 @@ class Database:
         keys: a sequence, a tensor `(n_rows,)` or `(n_rows, dim)`, or a dict of columns.
         values: the same; one for each key.
         index: the rows' own labels. They are numbered from 0 if left out.
+        encoder: what turns texts into vectors, so that keys that are texts are compared by what they mean:
+            `regard.text.SentenceEncoder.load()`, or any function of a list of n texts to a tensor `(n, dim)`. With
+            several key columns, a dict with one for each column that needs one.
+        score: how keys and queries are compared where `attend` is not told.
 
     Example:
         >>> from regard import Database
@@ -59,15 +64,26 @@ class Database:
         True
     """
 
-    def __init__(self, keys: Any, values: Any, *, index: Entries | None = None) -> None:
+    def __init__(
+        self,
+        keys: Any,
+        values: Any,
+        *,
+        index: Entries | None = None,
+        encoder: TextEncoder | Mapping[str, TextEncoder] | None = None,
+        score: ScoreLike = None,
+    ) -> None:
         check_aligned(keys, values)
         labels = None if index is None else listed_entries(index)
-        self._pairs = Pairs(columns_from(keys, "key"), columns_from(values, "value"), labels)
+        columns = by_meaning(columns_from(keys, "key"), encoder)
+        self._pairs = Pairs(columns, columns_from(values, "value"), labels)
+        check_options(score, None, columns)
+        self._score = merged(default_scores(columns), score)
 
     @classmethod
     def _of(cls, pairs: Pairs) -> Database:
         database = cls.__new__(cls)
-        database._pairs = pairs
+        database._pairs, database._score = pairs, default_scores(pairs.keys)
         return database
 
     @classmethod
@@ -81,7 +97,15 @@ class Database:
         return cls(list(pairs.keys()), list(pairs.values()))
 
     @classmethod
-    def from_table(cls, table: Any, *, key: Names, value: Names, index: Name | None = None) -> Database:
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        key: Names,
+        value: Names,
+        index: Name | None = None,
+        encoder: TextEncoder | Mapping[str, TextEncoder] | None = None,
+    ) -> Database:
         """A database of the rows of a table.
 
         Args:
@@ -90,13 +114,15 @@ class Database:
             key: the name of the key column, or several.
             value: the name of the value column, or several.
             index: the column whose entries name the rows. A pandas frame names them by its own index.
+            encoder: what turns texts into vectors, as in `Database`.
 
         Example:
             >>> grades = {"name": ["Ann", "Bob"], "gpa": [3.4, 3.6], "salary": [69_000, 72_000]}
             >>> Database.from_table(grades, key="gpa", value="salary", index="name").attend(3.6).rows[0].index
             'Bob'
         """
-        return cls._of(read_table(table, key, value, index))
+        pairs = read_table(table, key, value, index)
+        return cls._of(Pairs(by_meaning(pairs.keys, encoder), pairs.values, pairs.index, pairs.index_name))
 
     @property
     def key_names(self) -> list[str]:
@@ -164,8 +190,9 @@ class Database:
     ) -> Answer | Answers:
         """What the rows like the query say: Attention(q, D) = Σ α(q, k_i) v_i, as an `Answer`.
 
-        Left to itself, the database compares quantities by a Gaussian whose bandwidth it chooses by leave-one-out, and
-        everything else by equality; the choice is in the answer. Keys without any quantity are compared by equality
+        Left to itself, the database compares quantities by a Gaussian whose bandwidth it chooses by leave-one-out,
+        texts that have an encoder by the cosine of their vectors, and everything else by equality; the choice is in
+        the answer. Keys without any quantity are compared by equality
         alone, and every row with that key weighs the same. If even the nearest row is more than six bandwidths away
         (beyond what rows typically find among the others), the answer is that there are no similar rows.
 
@@ -198,7 +225,7 @@ class Database:
             70333
         """
         queries, many = read_queries(query, self._pairs.keys)
-        answers = self._asker.ask(queries, score, weights, top)
+        answers = self._asker.ask(queries, merged(self._score, score), weights, top)
         return Answers(answers) if many else answers[0]
 
     def parse(self, text: str) -> Any:
@@ -230,7 +257,7 @@ class Database:
             'John Doe'
         """
         pairs = self._pairs
-        return self._of(Pairs(pairs.values, pairs.keys, pairs.index, pairs.index_name))
+        return self._of(Pairs(pairs.values, as_given(pairs.keys), pairs.index, pairs.index_name))
 
     def __repr__(self) -> str:
         return as_text(self._report())

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.database.bandwidth import Places
-from regard.database.columns import CategoryColumn, Column, Quantity, VectorColumn
+from regard.database.columns import CategoryColumn, Column, Quantity, TextColumn, VectorColumn
 
 UNKNOWN = object()
 """Stands in a query for a column that the query says nothing about."""
@@ -42,7 +42,8 @@ class Encoding:
     def dtype(self) -> torch.dtype:
         """float64, so that a million rows sum without loss; but vectors that came in float32 stay in it."""
         narrow = bool(self.columns) and all(
-            isinstance(column, VectorColumn) and column.numbers.dtype == torch.float32 for column in self.columns
+            isinstance(column, VectorColumn | TextColumn) and column.numbers.dtype == torch.float32
+            for column in self.columns
         )
         return torch.float32 if narrow else torch.float64
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from regard.database.columns import CategoryColumn, Column, NumberColumn, Quantity, TimeColumn, VectorColumn
+from regard.database.columns import CategoryColumn, Column, NumberColumn, Quantity, TextColumn, TimeColumn, VectorColumn
 from regard.database.entries import hashable, is_missing, plain
 from regard.database.spelling import closest
 from regard.errors import OptionError
@@ -113,6 +113,9 @@ def _first_or(column: TimeColumn, entry: Any) -> Any:
 def _equal_rows(column: Column, entry: Any) -> torch.Tensor:
     if isinstance(column, CategoryColumn):
         return column.codes == column.code(entry)
+    if isinstance(column, TextColumn):
+        # By the text itself: a vector's last digits depend on what was encoded beside it.
+        return torch.tensor([each == entry for each in column.entries], dtype=torch.bool)
     assert isinstance(column, Quantity)
     numbers = torch.tensor(column.encode(entry), dtype=column.numbers.dtype)
     return (column.numbers == numbers).all(dim=-1)
@@ -160,7 +163,7 @@ def has_entry(column: Column, entry: Any) -> bool:
     entry = plain(entry)
     if isinstance(column, CategoryColumn):
         return column.code(entry) >= 0
-    if isinstance(column, Quantity) and (isinstance(column, TimeColumn) or not isinstance(entry, str)):
+    if isinstance(column, Quantity) and (isinstance(column, TimeColumn | TextColumn) or not isinstance(entry, str)):
         try:
             rows: list[int] = _equal_rows(column, entry).nonzero().flatten().tolist()
             # Integers beyond 2⁵³ are equal as floats: compare the entries themselves.

@@ -152,6 +152,13 @@ def _compares_codes(score: Score) -> bool:
     return isinstance(score, Equal | Custom)
 
 
+def merged(default: ScoreLike, score: ScoreLike) -> ScoreLike:
+    """The score that was asked for; the default's where it says nothing about a column."""
+    if isinstance(default, Mapping) and isinstance(score, Mapping):
+        return {**default, **score}
+    return default if score is None else score
+
+
 def check_options(score: ScoreLike, weights: Weights | None, columns: Sequence[Column]) -> None:
     """Raise unless `score` and `weights` are what they are called, for columns that are there."""
     if isinstance(score, Mapping):

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Sequence
 from typing import Any
 
-from regard.database.columns import CategoryColumn, Column, NumberColumn, TimeColumn, VectorColumn, names
+from regard.database.columns import CategoryColumn, Column, NumberColumn, TextColumn, TimeColumn, VectorColumn, names
 from regard.errors import OptionError
 
 
@@ -40,6 +40,8 @@ def entry_from(text: str, column: Column) -> Any:
         return column.mean(column.numbers.new_tensor(column.encode(text)))
     if isinstance(column, VectorColumn):
         return tuple(column.encode([_number(part, column) for part in text.strip(" []()").replace(",", " ").split()]))
+    if isinstance(column, TextColumn):
+        return text
     assert isinstance(column, CategoryColumn)
     return text if column.code(text) >= 0 else _spelled(text, column)
 
