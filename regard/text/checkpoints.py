@@ -7,8 +7,21 @@ from torch import Tensor, nn
 from regard.errors import CheckpointError
 
 
-def load_strictly(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Load weights whose names and shapes must be the model's; otherwise say which are not."""
+def load_strictly(model: nn.Module, weights: dict[str, Tensor], *, assign: bool = False) -> None:
+    """Load weights whose names and shapes must be the model's; otherwise say which are not.
+
+    Args:
+        model: What they are for.
+        weights: By name, as in `model.state_dict()`.
+        assign: Whether the model takes these tensors themselves, not copies of them.
+
+    Example:
+        >>> import torch
+        >>> load_strictly(nn.Linear(2, 1), {"weight": torch.ones(1, 2)})
+        Traceback (most recent call last):
+        ...
+        regard.errors.CheckpointError: The weights do not fit Linear: missing ['bias'], unknown nothing, of another ...
+    """
     own = model.state_dict()
     missing, unknown = sorted(set(own) - set(weights)), sorted(set(weights) - set(own))
     other = sorted(key for key in own.keys() & weights.keys() if own[key].shape != weights[key].shape)
@@ -17,4 +30,4 @@ def load_strictly(model: nn.Module, weights: dict[str, Tensor]) -> None:
             f"The weights do not fit {type(model).__name__}: missing {missing or 'nothing'}, unknown "
             f"{unknown or 'nothing'}, of another shape {other or 'nothing'}."
         )
-    model.load_state_dict(weights)
+    model.load_state_dict(weights, assign=assign)

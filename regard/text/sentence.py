@@ -72,7 +72,9 @@ class SentenceEncoder(nn.Module):
         dim, eps = config["hidden_size"], config["layer_norm_eps"]
         self.max_length = int(config["max_position_embeddings"])
         self.tokenizer = tokenizer
-        self.word_embeddings = nn.Embedding(config["vocab_size"], dim)
+        # Zeros until weights are loaded: random numbers for every word took half the time of loading.
+        zeros = torch.zeros(config["vocab_size"], dim)
+        self.word_embeddings: nn.Embedding = nn.Embedding.from_pretrained(zeros, freeze=False)
         self.position_embeddings = nn.Embedding(self.max_length, dim)
         self.token_type_embeddings = nn.Embedding(config["type_vocab_size"], dim)
         self.norm = nn.LayerNorm(dim, eps=eps)
@@ -95,6 +97,7 @@ class SentenceEncoder(nn.Module):
         """
         tokenizers, safetensors = _libraries()
         place = _installed() if folder is None else Path(folder)
+        _check_files(place)
         file = place / "model.safetensors"
         if folder is None:
             _check_hash(file)
@@ -103,7 +106,8 @@ class SentenceEncoder(nn.Module):
         tokenizer.no_truncation()
         tokenizer.no_padding()
         model = cls(config, tokenizer)
-        model.load_bert(safetensors.load_file(str(file)))
+        weights = {name: weight.float() for name, weight in safetensors.load_file(str(file)).items()}
+        load_strictly(model, _renamed(weights, len(model.encoder.layers)), assign=True)
         return model.eval()
 
     def load_bert(self, weights: dict[str, Tensor]) -> None:
@@ -207,6 +211,15 @@ def _installed() -> Path:
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
+def _check_files(folder: Path) -> None:
+    missing = [name for name in ("config.json", "model.safetensors", "tokenizer.json") if not (folder / name).is_file()]
+    if missing:
+        raise CheckpointError(
+            f"An encoder's folder must have config.json, model.safetensors and tokenizer.json: {folder} has no "
+            f"{' and no '.join(missing)}. Weights in other formats, such as pickles, are not read."
+        )
+
+
 def _check_hash(file: Path) -> None:
     with file.open("rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -228,7 +241,8 @@ def _renamed(weights: dict[str, Tensor], n_layers: int) -> dict[str, Tensor]:
         for kind in ("weight", "bias"):
             names = [f"{source}.{kind}" for source in sources]
             if all(name in known for name in names):
-                renamed[f"{target}.{kind}"] = torch.cat([known[name] for name in names])
+                tensors = [known[name] for name in names]
+                renamed[f"{target}.{kind}"] = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
                 left.difference_update(names)
 
     for name in ("word_embeddings", "position_embeddings", "token_type_embeddings"):
