@@ -193,7 +193,7 @@ def _binary_entries(stream: _Peekable, count: int, dim: int, bad: BadLines) -> I
         data = stream.read(4 * dim)
         if word is None or len(data) < 4 * dim:
             # Where the next word begins is not known: nothing after this can be read.
-            if word or data:
+            if word is not None or data.strip():
                 bad.report(
                     number, f"must be a word, a space and {4 * dim} bytes of numbers: the file ends or is damaged"
                 )

@@ -1,0 +1,250 @@
+"""The sentence encoder: what transformers computes with the same weights, and texts of every kind."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from regard import nn
+from regard.errors import CheckpointError, OptionError, ShapeError
+from regard.text import SentenceEncoder, sentence
+
+DOG = "When he saw his owner, the dog was happy, so he wagged his tail"
+UNEQUAL = [DOG, "Cats sleep.", "Unbelievably, electroencephalographers disagreed about it all!", ""]
+
+
+@pytest.fixture(scope="module")
+def bert(folder):
+    """BERT of transformers, with the same weights, in the plain form that gives attention."""
+    from transformers import BertModel
+
+    return BertModel.from_pretrained(folder, local_files_only=True, attn_implementation="eager").eval()
+
+
+def theirs(bert, encoder, texts):
+    """Hidden states and attention of transformers' model, on our pieces."""
+    pieces = [encoder.pieces(text) for text in texts]
+    longest = max(map(len, pieces))
+    numbers = torch.tensor([each.numbers + [0] * (longest - len(each)) for each in pieces])
+    present = torch.tensor([[1] * len(each) + [0] * (longest - len(each)) for each in pieces])
+    with torch.no_grad():
+        found = bert(numbers, attention_mask=present, output_hidden_states=True, output_attentions=True)
+    return found.hidden_states, found.attentions, present.bool()
+
+
+def ours(encoder, texts):
+    """The states after the embeddings and after each layer, and the weights of each layer."""
+    states = []
+    parts = [encoder.norm, *encoder.encoder.layers]
+    hooks = [part.register_forward_hook(lambda part, inputs, output: states.append(output)) for part in parts]
+    try:
+        with torch.no_grad(), nn.record(encoder) as recording:
+            encoder(texts)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return states, [view.dense() for view in recording.views()]
+
+
+@pytest.mark.parametrize("texts", [[DOG], UNEQUAL], ids=["one", "unequal lengths"])
+def test_hidden_states_and_attention_of_every_layer_match_transformers(bert, encoder, texts):
+    states, weights = ours(encoder, texts)
+    their_states, their_weights, present = theirs(bert, encoder, texts)
+    assert len(states) == len(their_states) == 7
+    assert len(weights) == len(their_weights) == 6
+    for mine, other in zip(states, their_states, strict=True):
+        torch.testing.assert_close(mine[present], other[present], rtol=0, atol=1e-5)
+    for mine, other in zip(weights, their_weights, strict=True):
+        rows = present[:, None, :].expand(mine.shape[:3])  # rows of padding say nothing
+        torch.testing.assert_close(mine[rows], other[rows], rtol=0, atol=1e-5)
+
+
+def test_pieces_are_those_of_transformers_tokenizer(encoder, folder):
+    from transformers import BertTokenizerFast
+
+    tokenizer = BertTokenizerFast.from_pretrained(folder, local_files_only=True)
+    for text in [*UNEQUAL, "Ünïcödé don't", "שלום עולם", "I 💜 it"]:
+        assert encoder.pieces(text).numbers == tokenizer(text)["input_ids"]
+
+
+def test_a_text_has_the_same_vector_alone_and_in_a_batch(encoder):
+    together = encoder.embed(UNEQUAL, batch_size=3)
+    alone = torch.stack([encoder.embed(text) for text in UNEQUAL])
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
+    torch.testing.assert_close(together.norm(dim=-1), torch.ones(len(UNEQUAL)))
+
+
+def test_a_cat_is_nearer_to_a_kitten_than_to_stocks(encoder):
+    cat, kitten, stocks = encoder.embed(["cat", "kitten", "stocks"])
+    assert cat @ kitten > cat @ stocks + 0.3
+
+
+def test_loaded_weights_are_in_eval_mode_and_can_be_trained(encoder):
+    assert not encoder.training
+    assert all(weight.requires_grad for weight in encoder.parameters())
+    assert {weight.dtype for weight in encoder.parameters()} == {torch.float32}
+
+
+def test_an_empty_sentence_has_a_vector_and_nothing_to_look_at(encoder):
+    assert encoder.pieces("").words == ["[CLS]", "[SEP]"]
+    assert encoder.embed("").isfinite().all()
+    for text in ("", " \n"):
+        with pytest.raises(OptionError, match="the text is empty. Write a sentence"):
+            encoder.look(text)
+
+
+def test_no_sentences_have_no_vectors(encoder):
+    assert encoder.embed([]).shape == (0, 384)
+
+
+def test_a_text_as_long_as_the_model_is_read_and_a_longer_one_is_refused(encoder):
+    assert len(encoder.pieces("dog " * 510)) == 512
+    assert encoder.embed("dog " * 510).isfinite().all()
+    with pytest.raises(ShapeError, match="at most 512 pieces: this text has 513. Cut it into sentences"):
+        encoder.embed(["short", "dog " * 511])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (DOG, re.findall(r"\w+|,", DOG)),
+        ("The Électroencéphalogramme!", ["The", "Électroencéphalogramme", "!"]),
+        ("  two   spaces\n", ["two", "spaces"]),
+        ("שלום עולם", ["שלום", "עולם"]),
+        ("مرحبا بالعالم", ["مرحبا", "بالعالم"]),
+        ("I 💜 dogs👨‍👩‍👧", None),
+        ("狗很高兴", list("狗很高兴")),
+    ],
+    ids=["sentence", "accents", "spaces", "hebrew", "arabic", "emoji", "chinese"],
+)
+def test_words_come_out_as_they_stand_in_the_text(encoder, text, words):
+    pieces = encoder.pieces(text)
+    shown = [word for word, special in zip(pieces.words, pieces.special, strict=True) if not special]
+    assert "".join(shown) == "".join(text.split())
+    if words is not None:
+        assert shown == words
+    look = encoder.look(text)
+    assert look.words == pieces.words
+    torch.testing.assert_close(look.weights().sum(-1), torch.ones(len(pieces.words)))
+
+
+def test_a_word_that_the_model_has_never_seen_is_one_word_of_several_pieces(encoder):
+    pieces = encoder.pieces("Zqxvyk dog")
+    assert pieces.words == ["[CLS]", "Zqxvyk", "dog", "[SEP]"]
+    assert pieces.word_of.count(1) > 1
+    assert pieces.names[1 + pieces.word_of.count(1)] == "dog"
+
+
+def test_what_cannot_be_cut_into_pieces_is_one_unknown_piece_with_its_text(encoder):
+    pieces = encoder.pieces("see 🦤 fly")
+    assert pieces.names == ["[CLS]", "see", "[UNK]", "fly", "[SEP]"]
+    assert pieces.words[2] == "🦤"
+
+
+def test_a_look_has_every_layer_and_head_over_words_and_its_rows_sum_to_one(encoder):
+    look = encoder.look(DOG)
+    assert (look.n_layers, look.n_heads) == (6, 12)
+    assert len(look.words) < len(look.pieces)  # "wagged" has several pieces
+    every = look.all_weights()
+    assert every.shape == (6, 12, len(look.words), len(look.words))
+    torch.testing.assert_close(every.sum(-1), torch.ones(every.shape[:-1]))
+    torch.testing.assert_close(look.weights(layer=2, head=3), every[2, 3])
+    torch.testing.assert_close(look.weights(layer=2), every[2].mean(0))
+    torch.testing.assert_close(look.weights(head=-1), every[:, 11].mean(0))
+    torch.testing.assert_close(look.weights(), every.mean((0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("layer", "head", "said"), [(6, None, "`layer` .* 0 to 5: got 6"), (0, 12, "`head` .* 0 to 11")]
+)
+def test_a_layer_or_head_that_is_not_there_is_refused(encoder, layer, head, said):
+    with pytest.raises(OptionError, match=said):
+        encoder.look("A dog").weights(layer, head)
+
+
+def test_a_changed_file_of_weights_is_refused(folder, tmp_path, monkeypatch):
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy)
+    monkeypatch.setattr(sentence, "_installed", lambda: copy)
+    SentenceEncoder.load()
+    with (copy / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        last = file.read(1)
+        file.seek(-1, 2)
+        file.write(bytes([last[0] ^ 1]))  # one bit of one number
+    with pytest.raises(CheckpointError, match="model.safetensors is not the file that it should be: its SHA-256"):
+        SentenceEncoder.load()
+
+
+def test_a_folder_without_safetensors_is_refused_also_where_there_is_a_pickle(folder, tmp_path):
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(folder / name, tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"never read")
+    with pytest.raises(CheckpointError, match="has no model.safetensors. Weights in other formats, such as pickles"):
+        SentenceEncoder.load(tmp_path)
+
+
+@pytest.fixture
+def small(folder, tmp_path):
+    """A folder with a small model of the same kind, and its weights by name."""
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 16, "num_hidden_layers": 1}
+    config = json.loads((folder / "config.json").read_text()) | sizes | {"max_position_embeddings": 12}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    shutil.copy(folder / "tokenizer.json", tmp_path)
+
+    def cut(weight):
+        for axis, size in enumerate(weight.shape):
+            weight = weight.narrow(axis, 0, {384: 8, 1536: 16, 512: 12}.get(size, size))
+        return weight.clone()
+
+    whole = load_file(folder / "model.safetensors")
+    weights = {name: cut(weight) for name, weight in whole.items() if ".layer." not in name or ".layer.0." in name}
+    return tmp_path, weights
+
+
+def test_a_folder_of_ones_own_is_loaded_without_a_hash_and_its_length_counts(small):
+    place, weights = small
+    save_file(weights, place / "model.safetensors")
+    encoder = SentenceEncoder.load(place)
+    assert encoder.embed("a dog").shape == (8,)
+    with pytest.raises(ShapeError, match="at most 12 pieces"):
+        encoder.embed("dog " * 11)
+
+
+def test_training_a_loaded_model_does_not_change_its_file(small):
+    place, weights = small
+    save_file(weights, place / "model.safetensors")
+    before = (place / "model.safetensors").read_bytes()
+    with torch.no_grad():
+        for weight in SentenceEncoder.load(place).parameters():
+            weight.fill_(7.0)
+    assert (place / "model.safetensors").read_bytes() == before
+
+
+def test_half_precision_weights_are_computed_with_in_float32(small):
+    place, weights = small
+    save_file({name: weight.half() if weight.is_floating_point() else weight for name, weight in weights.items()},
+              place / "model.safetensors")  # fmt: skip
+    assert SentenceEncoder.load(place).embed("a dog").dtype == torch.float32
+
+
+def test_names_that_are_missing_unknown_or_of_another_shape_are_all_listed(small):
+    place, weights = small
+    del weights["encoder.layer.0.attention.self.key.bias"]
+    del weights["embeddings.LayerNorm.weight"]
+    weights["cls.predictions.bias"] = torch.zeros(3)
+    weights["encoder.layer.0.output.dense.bias"] = torch.zeros(9)
+    save_file(weights, place / "model.safetensors")
+    with pytest.raises(CheckpointError) as caught:
+        SentenceEncoder.load(place)
+    missing, _, rest = str(caught.value).partition(", unknown ")
+    unknown, _, other = rest.partition(", of another shape ")
+    assert "'encoder.layers.0.self_attn.in_proj_bias'" in missing
+    assert "'norm.weight'" in missing
+    assert "'cls.predictions.bias'" in unknown
+    assert other == "['encoder.layers.0.linear2.bias']."
