@@ -29,7 +29,8 @@ LAYERS = [
     ["attention"],
     ["database", "distributed", "nn"],
     ["__init__"],  # the public names, imported on use
-    ["cli", "estimators", "integrations", "plots", "testing", "text", "web"],
+    ["estimators", "integrations", "plots", "testing", "text"],
+    ["cli", "web"],
     ["__main__"],
 ]
 LAYER_OF = {unit: height for height, units in enumerate(LAYERS) for unit in units}

@@ -12,7 +12,7 @@ import typer
 import typer.core
 
 from regard import __version__
-from regard.cli import ask, doctor, tour
+from regard.cli import ask, doctor, pronounce, see, tour
 from regard.cli.arguments import CommandWithNumbers
 from regard.cli.console import ends_with_its_reader, log
 from regard.errors import RegardError
@@ -75,6 +75,8 @@ def regard(
 
 app.command("tour", epilog=tour.EXAMPLES)(tour.tour)
 app.command("ask", cls=CommandWithNumbers, epilog=ask.EXAMPLES)(ask.ask)
+app.command("see", epilog=see.EXAMPLES)(see.see)
+app.command("pronounce", epilog=pronounce.EXAMPLES)(pronounce.pronounce)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 
 

@@ -1,0 +1,124 @@
+"""`regard pronounce`: how a word is said, and which letters each sound looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.console import log, out
+from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
+from regard.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from regard.text import Pronouncer, Pronunciation
+
+EXAMPLES = """\
+[bold]Examples[/bold]
+  regard pronounce attention
+  regard pronounce cough though through
+  regard pronounce attention -o attention.png
+"""
+
+FORMATS = ("png", "svg", "pdf", "html", "json")
+
+
+def pronounce(
+    words: Annotated[list[str], typer.Argument(help="English words.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help=f"Save the alignment to a file: {', '.join(FORMATS)}.", show_default=False),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="A model that examples/pronounce/train.py wrote; regard's own if left out."),
+    ] = None,
+) -> None:
+    """Say English words in phonemes, and show the letters that each sound looked at."""
+    if output is not None and extension_of(output, FORMATS) not in ("html", "json") and len(words) > 1:
+        raise typer.BadParameter(
+            f"a picture is of one word: got {len(words)}. Save them as .html or .json, or one at a time."
+        )
+    with log.status("loading the model"):
+        said = _load(model).say(words)
+    if output is None:
+        _print(said)
+    else:
+        with saving(output):
+            _save(said, output)
+
+
+def _load(model: Path | None) -> Pronouncer:
+    from regard.text import Pronouncer
+    from regard.text.pronouncer import MODEL
+
+    path = MODEL if model is None else model
+    if not path.is_file():
+        raise CheckpointError(
+            "This copy of regard has no pronouncer in it. Train one with examples/pronounce/train.py, and name it with "
+            "--model PATH."
+            if model is None
+            else f"--model must be a file that examples/pronounce/train.py wrote: there is none at {model}."
+        )
+    try:
+        return Pronouncer.load(path)
+    except Exception as error:
+        if type(error).__name__ != "SafetensorError":  # of a package that is imported only where it is used
+            raise
+        raise CheckpointError(
+            f"--model must be a file that examples/pronounce/train.py wrote: {path.name} is no safetensors file."
+        ) from None
+
+
+def _print(said: Sequence[Pronunciation]) -> None:
+    from regard.plots.terminal import draw_matrix
+
+    width = min(out.width, 80)
+    colour = out.color_system is not None and not out.no_color
+    for place, each in enumerate(said):
+        if place:
+            out.print()
+        out.print(f"{each.word}  {each}", style="bold", markup=False, soft_wrap=True)
+        out.print(f"probability {each.probability:.0%}; rows are sounds, columns are letters", style="dim")
+        picture = draw_matrix(each.alignment, each.phonemes, list(each.letters), width=width, colour=colour)
+        out.print(picture, soft_wrap=True)
+
+
+def _save(said: Sequence[Pronunciation], output: Path) -> None:
+    from regard.plots import Picture, alignment, page
+
+    kind = extension_of(output, FORMATS)
+    titles = [f"{each.word}: {each}" for each in said]
+    if kind == "html":
+        pictures = [
+            Picture(each.alignment, each.phonemes, list(each.letters), title)
+            for each, title in zip(said, titles, strict=True)
+        ]
+        save_text(page(pictures, "From letters to sounds"), output)
+    elif kind == "json":
+        save_json(
+            [
+                {
+                    "word": each.word,
+                    "letters": each.letters,
+                    "phonemes": each.phonemes,
+                    "probability": each.probability,
+                    "alignment": each.alignment.tolist(),
+                }
+                for each in said
+            ],
+            output,
+        )
+    else:
+        each = said[0]
+        figure = alignment(
+            each.alignment,
+            each.phonemes,
+            list(each.letters),
+            title=titles[0],
+            row_name="sounds (queries)",
+            column_name="letters (keys)",
+        )
+        save_figure(figure, output)

@@ -1,0 +1,100 @@
+"""What every figure shares: no window, one colour map, one legend from 0 to 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import MissingDependency
+from regard.plots.reading import shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+COLOURS = "viridis"  # light grows with the weight: readable for the colour-blind, and in grey
+TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+DARK_BELOW = 0.2  # weights below it have a dark colour, and a number on them is light
+MOST_LABELS = 64
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of that size in inches, which draws itself without a window."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingDependency("Figures need matplotlib. Install it with: pip install 'regard[plots]'") from None
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def colours() -> Any:
+    """From weights to colours, from 0 to 1 always; by the square root, so that small weights can be told apart."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import PowerNorm
+
+    return ScalarMappable(PowerNorm(0.5, vmin=0.0, vmax=1.0, clip=True), COLOURS)
+
+
+def paint(axes: Axes, picture: Tensor, size: tuple[int, int] | None = None) -> Any:
+    """Draw weights as colours, on the scale of `colours`; with the axes of a matrix of `size`, where it was pooled."""
+    n_queries, n_keys = picture.shape if size is None else size
+    return axes.imshow(
+        picture.tolist(),
+        cmap=COLOURS,
+        norm=colours().norm,
+        aspect="auto",
+        extent=(-0.5, n_keys - 0.5, n_queries - 0.5, -0.5),
+        interpolation="nearest",
+    )
+
+
+def add_legend(figure: Figure, image: Any, axes: Any, picture: Tensor | None = None) -> None:
+    """The legend from 0 to 1. It says so where weights lie outside."""
+    low = picture is not None and bool((picture < 0).any())
+    high = picture is not None and bool((picture > 1 + 1e-5).any())
+    ends = {(True, True): "both", (True, False): "min", (False, True): "max"}.get((low, high), "neither")
+    bar = figure.colorbar(image, ax=axes, extend=ends, ticks=TICKS, format="%g", fraction=0.04, pad=0.02)
+    outside = " (others at the ends)" if low or high else ""
+    bar.set_label(f"weight{outside}")
+
+
+def label(axes: Axes, rows: Sequence[str] | None, columns: Sequence[str] | None, most: int = MOST_LABELS) -> None:
+    """Write the names at their rows and columns; every second, third … of them where there are many."""
+    from matplotlib.ticker import MaxNLocator
+
+    if columns is None:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    else:
+        places = range(0, len(columns), -(-len(columns) // most))
+        turned = 90 if max(map(len, columns), default=0) > 2 else 0
+        axes.set_xticks(list(places), [shown(columns[place]) for place in places], rotation=turned, parse_math=False)
+    if rows is None:
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    else:
+        places = range(0, len(rows), -(-len(rows) // most))
+        axes.set_yticks(list(places), [shown(rows[place]) for place in places], parse_math=False)
+
+
+def write_numbers(axes: Axes, picture: Tensor) -> None:
+    """Write each weight into its cell, in hundredths."""
+    for row, weights in enumerate(picture.tolist()):
+        for column, weight in enumerate(weights):
+            text = f"{100 * weight:.0f}" if abs(weight) >= 0.005 else "·"
+            colour = "white" if weight < DARK_BELOW else "black"
+            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
+
+
+def write_around(figure: Figure, title: str, caption: str, note: str) -> None:
+    """The title above, the caption and the note below; each wrapped to the figure's width."""
+    import textwrap
+
+    room = int(figure.get_figwidth() * 14)
+    if title:
+        lines = textwrap.wrap(title, int(room * 0.8))
+        figure.suptitle("\n".join(lines), fontsize=11, parse_math=False)
+    below = [line for part in (caption, note) if part for line in textwrap.wrap(part, room)]
+    figure.supxlabel("\n".join(below), fontsize=8, color="0.25", parse_math=False)

@@ -1,0 +1,136 @@
+"""The diagram of one query: keys → scores → weights → values → sum, with the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import ShapeError
+from regard.plots.canvas import DARK_BELOW, add_legend, colours, new_figure, write_around
+from regard.plots.reading import shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from regard.scores import Score
+    from regard.weights import Weights
+
+MOST_NUMBERS = 4  # of a vector; of a longer one the first three and a sign that there are more
+# Where the columns of the diagram stand, of a width of 10.
+QUERY, KEY, SCORE, WEIGHT, VALUE, SUM = 0.9, 3.0, 4.7, 5.7, 7.2, 9.2
+
+
+def flow(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    score: Score | None = None,
+    weights: Weights | None = None,
+    key_names: Sequence[str] | None = None,
+    query_name: str = "query",
+    title: str = "",
+    note: str = "",
+    most: int = 12,
+) -> Figure:
+    """A figure of how one query is answered: each key's score, its weight, its value, and the sum Σ α · v.
+
+    Args:
+        query: `(dim,)`.
+        keys: `(n_keys, key_dim)`.
+        values: `(n_keys, value_dim)`.
+        score: a(q, k); qᵀk/√d if left out.
+        weights: How scores become weights; softmax if left out.
+        key_names: A name for each key.
+        query_name: What the query is called.
+        title: Above the figure; what is computed, if left out.
+        note: Below it.
+        most: How many keys to draw: the heaviest, in their order. The others are in the sum, and the figure says so.
+
+    Example:
+        >>> import torch
+        >>> from regard import Gaussian, plots
+        >>> gpas, salaries = torch.tensor([[3.0], [3.4], [4.0]]), torch.tensor([[61.0], [69.0], [80.0]])
+        >>> figure = plots.flow(torch.tensor([3.5]), gpas, salaries, score=Gaussian(0.2))
+    """
+    import torch
+
+    from regard.attention import weigh
+    from regard.scores import ScaledDot
+    from regard.weights import Softmax
+
+    if query.ndim != 1 or keys.ndim != 2 or values.ndim != 2:
+        raise ShapeError(
+            f"flow() must have one query (dim,), keys (n_keys, dim) and values (n_keys, dim): got "
+            f"{tuple(query.shape)}, {tuple(keys.shape)} and {tuple(values.shape)}."
+        )
+    if key_names is not None and len(key_names) != len(keys):
+        raise ShapeError(f"`key_names` must have a name for each key: got {len(key_names)} for {len(keys)}.")
+    if len(keys) == 0:
+        raise ShapeError("flow() must have at least one key: got none.")
+    score = ScaledDot() if score is None else score
+    weights = Softmax() if weights is None else weights
+    with torch.no_grad():
+        view = weigh(query[None], keys, values, score=score, weights=weights)
+        alpha, scores, output = view.rows(0)[0], score(query[None], keys)[0], view.output[0]
+    drawn = sorted(alpha.argsort(descending=True, stable=True)[:most].tolist())
+
+    figure = new_figure(10.0, 0.55 * len(drawn) + 2.2)
+    axes = figure.subplots()
+    axes.set_axis_off()
+    axes.set_xlim(0, 10)
+    axes.set_ylim(len(drawn) - 0.4, -1.2)
+    middle = (len(drawn) - 1) / 2
+    for place, heading in zip(
+        (QUERY, KEY, SCORE, WEIGHT, VALUE, SUM),
+        ("query q  →", "keys k  →", "a(q, k)  →", "α  →", "values v  →", "Σ α·v"),
+        strict=True,
+    ):
+        axes.text(place, -0.9, heading, ha="center", va="center", fontsize=10, weight="bold")
+    _box(axes, QUERY, middle, f"{shown(query_name)}\n{_numbers(query)}")
+    _box(axes, SUM, middle, _numbers(output))
+    image = colours()
+    for line, place in enumerate(drawn):
+        weight = float(alpha[place])
+        name = f"{shown(key_names[place], 12)} " if key_names is not None else ""
+        _box(axes, KEY, line, name + _numbers(keys[place]))
+        _box(axes, SCORE, line, _number(float(scores[place])), fill="white")
+        dark = weight < DARK_BELOW
+        _box(axes, WEIGHT, line, f"{weight:.3f}", fill=image.to_rgba(weight), ink="white" if dark else "black")
+        _box(axes, VALUE, line, _numbers(values[place]))
+        thick = 0.4 + 5 * min(abs(weight), 1.0)  # what weighs more is a thicker line
+        _line(axes, [(QUERY, middle), (QUERY + 0.85, middle), (KEY - 0.9, line), (WEIGHT, line)], 0.8)
+        _line(axes, [(WEIGHT, line), (VALUE + 0.9, line), (SUM - 0.85, middle), (SUM, middle)], thick)
+    add_legend(figure, image, axes, alpha)
+    left_out = ""
+    if len(drawn) < len(keys):
+        rest = float(alpha.sum() - alpha[drawn].sum())
+        left_out = f"; {len(keys) - len(drawn):,} lighter keys, of weight {rest:.3f} together, are in the sum"
+    caption = f"rows are queries, columns are keys: this is one row, its keys from top to bottom{left_out}"
+    default = f"Attention(q, D) = Σ α(q, k)·v: {type(score).__name__} under {type(weights).__name__}"
+    write_around(figure, title or default, caption, note)
+    return figure
+
+
+def _numbers(vector: Tensor) -> str:
+    numbers = [_number(each) for each in vector.tolist()]
+    if len(numbers) > MOST_NUMBERS:
+        numbers = [*numbers[: MOST_NUMBERS - 1], "…"]
+    return numbers[0] if len(numbers) == 1 else f"({', '.join(numbers)})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value + 0.0:.3g}"  # + 0.0: not "-0"
+
+
+def _box(axes: Axes, x: float, y: float, text: str, fill: Any = "0.95", ink: str = "black") -> None:
+    outline = {"boxstyle": "round,pad=0.3", "facecolor": fill, "edgecolor": "0.6", "linewidth": 0.8}
+    axes.text(x, y, text, ha="center", va="center", fontsize=9, color=ink, bbox=outline, zorder=3, parse_math=False)
+
+
+def _line(axes: Axes, places: Sequence[tuple[float, float]], width: float) -> None:
+    """A line through places; the boxes on its way cover it."""
+    across, down = zip(*places, strict=True)
+    axes.plot(across, down, color="0.6", linewidth=width, solid_capstyle="butt", solid_joinstyle="round", zorder=1)

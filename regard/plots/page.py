@@ -1,0 +1,78 @@
+"""Weights as one HTML file, which works offline: hover for exact values, click a word for its row."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.errors import OptionError
+from regard.plots.reading import read
+
+TEMPLATE = Path(__file__).with_name("page.html")
+MOST = (200, 200)  # cells of one picture: a browser shows as many without delay
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One matrix of a page.
+
+    Args:
+        weights: What `weigh` gives, or a tensor `(..., n_queries, n_keys)`.
+        rows: A name for each query; numbers if left out.
+        columns: A name for each key; likewise.
+        title: Above it.
+        note: Below it.
+        selected: The row that is ranked when the page opens.
+    """
+
+    weights: Any
+    rows: Sequence[str] | None = None
+    columns: Sequence[str] | None = None
+    title: str = ""
+    note: str = ""
+    selected: int | None = None
+
+
+def page(pictures: Picture | Sequence[Picture], title: str = "Attention weights") -> str:
+    """The text of an HTML file with these pictures. It fetches nothing; names appear as text, never as markup.
+
+    Example:
+        >>> text = page(Picture([[0.9, 0.1], [0.2, 0.8]], ["<b>", "dog"], ["<b>", "dog"]))
+        >>> "<b>" in text, "rows are queries, columns are keys" in text
+        (False, True)
+    """
+    pictures = [pictures] if isinstance(pictures, Picture) else list(pictures)
+    if not pictures:
+        raise OptionError("A page must have at least one picture: got none.")
+    data = {"title": title, "pictures": [_described(each) for each in pictures]}
+    # In a script no entity is decoded, and "</script>" or "<!--" would end it: JSON has another spelling for "<".
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    before, after = TEMPLATE.read_text(encoding="utf-8").split("{{data}}")
+    return before.replace("{{title}}", html.escape(title)) + text + after
+
+
+def _described(picture: Picture) -> dict[str, Any]:
+    reading = read(picture.weights, picture.rows, picture.columns, most=MOST)
+    height, width = reading.picture.shape
+    if picture.selected is not None and not 0 <= picture.selected < height:
+        raise OptionError(f"`selected` must be a row from 0 to {height - 1}: got {picture.selected}.")
+    weights = [[_shortest(each) if math.isfinite(each) else None for each in row] for row in reading.picture.tolist()]
+    return {
+        "title": picture.title,
+        "caption": reading.caption,
+        "note": picture.note,
+        "rows": reading.rows or [str(place) for place in range(height)],
+        "columns": reading.columns or [str(place) for place in range(width)],
+        "weights": weights,
+        "selected": picture.selected,
+    }
+
+
+def _shortest(weight: float) -> float:
+    """A float32 in as few digits as tell it from its neighbours."""
+    return float(f"{weight:.9g}")

@@ -1,0 +1,222 @@
+"""Weights as pictures made of characters: readable in 80 columns, in a pipe, and without colour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+from rich.color import Color
+from rich.style import Style
+from rich.text import Text
+
+from regard.plots.reading import AXES, first_of_each, read, shown
+
+# A cell of three characters is six half-blocks: each picture has one more of them than the picture before.
+CELLS = (" · ", " ▄ ", " █ ", "▄▄▄", "▄█▄", "█▄█", "███")
+# From far to near, for terminals that have colour: the shape says it already.
+COLOURS = ("grey42", "deep_sky_blue4", "dodger_blue2", "deep_sky_blue1", "turquoise2", "gold1", "bright_yellow")
+# Viridis, at every ninth: dark violet over green to yellow.
+RAMP = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725")
+
+MOST_LINES = 40
+LONGEST = 16  # letters of a name
+
+
+def draw_matrix(
+    weights: Any,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    width: int = 80,
+    colour: bool = True,
+) -> Text:
+    """The weights as text of at most `width` columns: a line for each query, and a legend.
+
+    Where the names of keys do not fit, each key is one character: a shade, or with colour half a block, so that a line
+    holds two queries. Longer inputs are pooled; the last line says so.
+
+    Args:
+        weights: What `weigh` gives, or a tensor `(..., n_queries, n_keys)`.
+        rows: A name for each query; numbers if left out.
+        columns: A name for each key; likewise.
+        width: How wide the terminal is.
+        colour: Whether it has colour. `rich` leaves colour out of what is printed where it has none, but cannot choose
+            another picture.
+
+    Example:
+        >>> print(draw_matrix([[0.9, 0.1], [0.0, 0.6]], ["dog", "tail"], ["dog", "tail"]))
+              dog
+                  tail
+         dog  ███  ▄
+        tail   ·  ▄█▄
+         ·  0.00   ▄  0.15   █  0.30  ▄▄▄ 0.45  ▄█▄ 0.60  █▄█ 0.75  ███ 0.90
+        rows are queries, columns are keys
+    """
+    lines = MOST_LINES * (2 if colour else 1)
+    full = read(weights, rows, columns, most=(max(MOST_LINES, lines), max(width, 8)))
+    height, n_keys = full.picture.shape
+    row_names = [shown(each, LONGEST) for each in full.rows or map(str, range(height))]
+    column_names = [shown(each, LONGEST) for each in full.columns or map(str, range(n_keys))]
+    if not full.notes and height <= MOST_LINES and n_keys <= columns_that_fit(row_names, width):
+        largest = float(full.picture.max())
+        picture = half_blocks(full.picture.tolist(), row_names, column_names, largest if largest > 0 else None)
+        legend = half_blocks_legend(largest if largest > 0 else 1.0, width)
+        return Text("\n").join([picture, legend, *_caption(full.caption, width)])
+    return _dense(weights, rows, columns, width, colour)
+
+
+def _dense(weights: Any, rows: Sequence[str] | None, columns: Sequence[str] | None, width: int, colour: bool) -> Text:
+    """One character a key, or a few; where each key has its own place, it is numbered."""
+    from regard.drawing import SHADES
+
+    halves = 2 if colour else 1
+    names = [] if rows is None else [f"{place} {shown(each, LONGEST)}" for place, each in enumerate(rows)]
+    left = halves * (max(map(cell_len, names)) + 1) if names else 0
+    reading = read(weights, rows, columns, most=(MOST_LINES * halves, max(width - left, 8)))
+    table = reading.picture.tolist()
+    largest = max(max(map(max, table)), 0.0) or 1.0
+    if names and len(names) != len(table):
+        places = first_of_each(len(names), len(table))
+        names = [f"{names[place]} …"[: (left // halves) - 1] for place in places]
+    each = max(min((width - left) // len(table[0]), 3), 1)  # characters a key
+    lines = [_numbers(len(table[0]), left, each)] if not reading.notes else []
+    for first in range(0, len(table), halves):
+        line = Text()
+        for name in [*names[first : first + halves], ""][:halves] if names else []:
+            line.append(_padded(name, left // halves - 1) + " ", style="bold")
+        if colour:
+            lower = table[first + 1] if first + 1 < len(table) else None
+            for column, upper in enumerate(table[first]):
+                below = None if lower is None else _ramp(lower[column] / largest)
+                line.append("▀" * each, style=Style(color=_ramp(upper / largest), bgcolor=below))
+        else:
+            line.append("".join(SHADES[_shade(weight / largest, len(SHADES))] * each for weight in table[first]))
+            line.rstrip()
+        lines.append(line)
+    legend = Text()
+    pictures = [("██", each) for each in RAMP[::3]] if colour else [(each, "") for each in SHADES[1:]]
+    for level, (picture, style) in enumerate(pictures):
+        legend.append(picture, style=style)
+        weight = largest * ((level / (len(pictures) - 1 if colour else len(pictures))) ** 2)
+        legend.append(f" {weight:.2f}  ", style="dim")
+    legend.append("\nthe upper half of a line is its first query, the lower half its second" if colour else "and more")
+    return Text("\n").join([*lines, legend, *_caption(reading.caption, width)])
+
+
+def _numbers(count: int, left: int, each: int) -> Text:
+    """The numbers of columns that are `each` characters wide: of all, or of every tenth."""
+    line = " " * left
+    for column in range(0, count, 1 if each == 3 and count <= 100 else 10):
+        line = line.ljust(left + each * column) + str(column)
+    return Text(line, style="dim")
+
+
+def draw_ranked(weights: Sequence[float], columns: Sequence[str], *, width: int = 80, most: int = 20) -> Text:
+    """One row of weights as text, heaviest first: name, weight, bar.
+
+    Example:
+        >>> print(draw_ranked([0.25, 0.5, 0.25], ["the", "dog", "was"], width=24))
+        dog  0.500  ████████████
+        the  0.250  ██████
+        was  0.250  ██████
+    """
+    from regard.drawing import bar
+
+    order = sorted(range(len(columns)), key=lambda place: -weights[place])[:most]
+    names = {place: shown(columns[place], LONGEST) for place in order}
+    name_width = max(map(cell_len, names.values()), default=0)
+    largest = max((weights[place] for place in order), default=0.0) or 1.0
+    room = max(min(width - name_width - 9, 40), 12)
+    lines = []
+    for place in order:
+        line = Text(_padded(names[place], name_width, left=True), style="bold")
+        line.append(f"  {weights[place]:.3f}  ", style="not bold")
+        line.append(bar(weights[place] / largest, room), style="not bold deep_sky_blue1")
+        line.rstrip()
+        lines.append(line)
+    if len(columns) > len(order):
+        lines.append(Text(f"and {len(columns) - len(order)} lighter ones", style="dim"))
+    return Text("\n").join(lines)
+
+
+def cell(fraction: float) -> int:
+    """Which of the seven CELLS stands for a share of the largest weight."""
+    return round(min(max(fraction, 0.0), 1.0) * (len(CELLS) - 1))
+
+
+def columns_that_fit(row_names: Sequence[str], width: int) -> int:
+    """How many columns of `half_blocks` fit in `width`, at least one. A name may be wider than the last of them."""
+    return max((width - max(map(cell_len, row_names), default=0) - 5) // 4, 1)
+
+
+def half_blocks(
+    matrix: Sequence[Sequence[float]],
+    row_names: Sequence[str],
+    column_names: Sequence[str],
+    largest: float | None = None,
+) -> Text:
+    """An attention matrix, a row a line: the more of its six half-blocks a cell fills, the larger the weight.
+
+    Column names stand above in two lines by turns, so that each has the width of two cells. `largest` is the weight
+    that fills a cell; that of the matrix, if not given.
+
+    Example:
+        >>> print(half_blocks([[0.9, 0.1], [0.0, 0.6]], ["dog", "tail"], ["dog", "tail"]))
+              dog
+                  tail
+         dog  ███  ▄
+        tail   ·  ▄█▄
+    """
+    width = max(map(cell_len, row_names), default=0)
+    largest = largest or max((weight for row in matrix for weight in row), default=0.0) or 1.0
+    lines = []
+    for turn in (0, 1):
+        header = " " * (width + 2)
+        for column, name in enumerate(column_names):
+            if column % 2 == turn:
+                header = _padded(header, width + 2 + 4 * column, left=True)
+                header += name if cell_len(name) <= 7 else set_cell_size(name, 7)
+        lines.append(Text(header, style="dim"))
+    for name, row in zip(row_names, matrix, strict=True):
+        line = Text(f"{_padded(name, width)} ", style="bold")
+        for weight in row:
+            level = cell(weight / largest)
+            line.append(" " + CELLS[level], style=f"not bold {COLOURS[level]}")
+        line.rstrip()
+        lines.append(line)
+    return Text("\n").join(lines)
+
+
+def half_blocks_legend(largest: float, width: int = 80) -> Text:
+    """What each cell of `half_blocks` stands for, when `largest` is the largest weight of the matrix."""
+    legend = Text()
+    for level, picture in enumerate(CELLS):
+        if level and level % max((width + 2) // 10, 1) == 0:
+            legend.append("\n")
+        legend.append(picture, style=COLOURS[level])
+        legend.append(f" {level / (len(CELLS) - 1) * largest:.2f}  ", style="dim")
+    legend.rstrip()
+    return legend
+
+
+def _padded(name: str, width: int, left: bool = False) -> str:
+    """A name filled up with spaces to so many columns of a terminal, where some letters are two wide."""
+    room = " " * max(width - cell_len(name), 0)
+    return name + room if left else room + name
+
+
+def _caption(caption: str, width: int) -> list[Text]:
+    import textwrap
+
+    return [Text(line, style="dim") for line in textwrap.wrap(caption or AXES, width)]
+
+
+def _ramp(fraction: float) -> Color:
+    """By the square root, so that small weights can be told apart beside large ones."""
+    return Color.parse(RAMP[round(math.sqrt(min(max(fraction, 0.0), 1.0)) * (len(RAMP) - 1))])
+
+
+def _shade(fraction: float, count: int) -> int:
+    return 0 if not fraction > 0 else min(1 + int(math.sqrt(fraction) * (count - 1)), count - 1)
