@@ -62,6 +62,10 @@ class Quantity(Column):
         """An entry, or a query, as numbers."""
         raise NotImplementedError  # pragma: no cover
 
+    def encode_all(self, entries: Sequence[Any]) -> list[list[float]]:
+        """Entries, or queries, as numbers."""
+        return [self.encode(entry) for entry in entries]
+
     def mean(self, numbers: Tensor) -> Any:
         """A pooled entry, from its numbers `(dim,)`."""
         raise NotImplementedError  # pragma: no cover
@@ -210,10 +214,15 @@ class TextColumn(Quantity):
         return f"text by meaning, in {self.dim} numbers"
 
     def encode(self, entry: Any) -> list[float]:
-        entry = plain(entry)
-        if not isinstance(entry, str):
-            raise OptionError(f"`{self.name}` must be a text: got {entry!r}. Ask with a text.")
-        return [float(number) for number in self.embed([entry])[0].tolist()]
+        return self.encode_all([entry])[0]
+
+    def encode_all(self, entries: Sequence[Any]) -> list[list[float]]:
+        texts = [plain(entry) for entry in entries]
+        for text in texts:
+            if not isinstance(text, str):
+                raise OptionError(f"`{self.name}` must be a text: got {text!r}. Ask with a text.")
+        vectors: list[list[float]] = self.embed(texts).tolist() if texts else []
+        return vectors
 
 
 class CategoryColumn(Column):

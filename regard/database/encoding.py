@@ -121,19 +121,23 @@ class Encoding:
 
     def encode(self, queries: Sequence[Sequence[Any]], *, scaled: bool) -> Tensor:
         """Queries as rows of the matrix, `(n_queries, dim)`: one entry for each column, or UNKNOWN."""
-        lines: list[list[float]] = []
-        for query in queries:
-            line: list[float] = []
-            for column, entry, coordinates in zip(self.columns, query, self.coordinates, strict=True):
-                if entry is UNKNOWN:
-                    line += [0.0] * len(coordinates)
-                elif isinstance(column, Quantity):
-                    line += column.encode(entry)
-                else:
-                    line.append(float(_category(column).code(entry)))
-            lines.append(line)
+        columns = [
+            _encoded(column, [query[place] for query in queries], len(coordinates))
+            for place, (column, coordinates) in enumerate(zip(self.columns, self.coordinates, strict=True))
+        ]
+        lines = [[number for column in columns for number in column[place]] for place in range(len(queries))]
         own = torch.tensor(lines, dtype=self.dtype).reshape(len(lines), self.dim)
         return self._scaled(own) if scaled else own
+
+
+def _encoded(column: Column, entries: Sequence[Any], dim: int) -> list[list[float]]:
+    """The entries of queries as numbers, together: zeros where a query says nothing."""
+    known = [entry for entry in entries if entry is not UNKNOWN]
+    if isinstance(column, Quantity):
+        numbers = iter(column.encode_all(known))
+    else:
+        numbers = iter([[float(_category(column).code(entry))] for entry in known])
+    return [[0.0] * dim if entry is UNKNOWN else next(numbers) for entry in entries]
 
 
 def _category(column: Column) -> CategoryColumn:

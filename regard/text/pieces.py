@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.errors import ShapeError
+from regard.errors import OptionError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,12 @@ def by_words(weights: Tensor, word_of_query: Sequence[int], word_of_key: Sequenc
             f"There must be a word for each query and key: got {len(word_of_query)} and {len(word_of_key)} for weights "
             f"{tuple(weights.shape)}."
         )
+    for words in (word_of_query, word_of_key):
+        if set(words) != set(range(len(set(words)))):
+            raise OptionError(
+                f"Words must be numbered from 0 with none left out: got {sorted(set(words))}. "
+                f"Pass the place of each piece's word among the words."
+            )
     queries, keys = (_belongs(words, weights) for words in (word_of_query, word_of_key))
     return (queries / queries.sum(-1, keepdim=True)) @ weights @ keys.mT
 
@@ -55,4 +61,4 @@ def by_words(weights: Tensor, word_of_query: Sequence[int], word_of_key: Sequenc
 def _belongs(words: Sequence[int], like: Tensor) -> Tensor:
     """`(n_words, n_pieces)`: 1 where a piece belongs to a word."""
     places = torch.tensor(list(words), device=like.device)
-    return torch.nn.functional.one_hot(places).mT.to(like.dtype)
+    return (torch.arange(len(set(words)), device=like.device)[:, None] == places).to(like.dtype)

@@ -74,6 +74,20 @@ def test_an_object_with_embed_is_an_encoder_and_sees_each_key_once():
     assert (answer.n_rows, answer.n_left_out) == (3, 1)
 
 
+def test_many_queries_are_encoded_together():
+    encoder = Counter()
+    database = Database(["cat", "dog"], [1.0, 2.0], encoder=encoder)
+    assert database.attend(["god", "act", "dog"], weights=OneHot()).values == [2.0, 1.0, 2.0]
+    assert encoder.seen[1:] == [["god", "act", "dog"]]
+
+
+def test_queries_that_know_different_columns_keep_their_places():
+    keys = {"what": ["cat", "dog"], "age": [1.0, 9.0]}
+    database = Database(keys, ["meow", "woof"], encoder=count_letters, score={"age": Gaussian(1.0)})
+    queries = [("god", None), (None, 1.0), ("act", 1.0), (None, 9.0), ("dog", 9.0)]
+    assert database.attend(queries).values == ["woof", "meow", "meow", "woof", "woof"]
+
+
 def test_texts_and_quantities_are_asked_together():
     keys = {"what": ["cat", "cat", "dog", "dog"], "age": [1.0, 9.0, 1.0, 9.0]}
     database = Database(keys, ["kitten", "tomcat", "puppy", "hound"], encoder=count_letters)
