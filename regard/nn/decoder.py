@@ -167,7 +167,7 @@ class Decoder(nn.Module):
         torch.Size([3, 5, 16])
     """
 
-    def __init__(self, decoder_layer: DecoderLayer, num_layers: int, norm: nn.Module | None = None) -> None:
+    def __init__(self, decoder_layer: nn.Module, num_layers: int, norm: nn.Module | None = None) -> None:
         super().__init__()
         self.layers = nn.ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
         self.num_layers = num_layers
@@ -202,6 +202,9 @@ class Decoder(nn.Module):
             ours = Causal(align="end")
         causal = looks_causal(theirs) if tgt_is_causal is None else tgt_is_causal
         for place, layer in enumerate(self.layers):
+            extra: dict[str, Any] = {} if ours is None else {"mask": ours}  # PyTorch's signature alone serves too
+            if cache is not None:
+                extra["cache"] = cache.layers[place]
             tgt = layer(
                 tgt,
                 memory,
@@ -211,7 +214,6 @@ class Decoder(nn.Module):
                 memory_key_padding_mask,
                 causal,
                 memory_is_causal,
-                mask=ours,
-                cache=None if cache is None else cache.layers[place],
+                **extra,
             )
         return tgt if self.norm is None else self.norm(tgt)

@@ -155,7 +155,7 @@ class Encoder(nn.Module):
 
     def __init__(
         self,
-        encoder_layer: EncoderLayer,
+        encoder_layer: nn.Module,
         num_layers: int,
         norm: nn.Module | None = None,
         enable_nested_tensor: bool = True,
@@ -177,8 +177,9 @@ class Encoder(nn.Module):
         ours = mask if isinstance(mask, Mask) else None
         theirs = None if isinstance(mask, Mask) else mask
         causal = looks_causal(theirs) if is_causal is None else is_causal
+        extra = {} if ours is None else {"mask": ours}  # a layer with PyTorch's signature alone serves too
         for layer in self.layers:
-            src = layer(src, theirs, src_key_padding_mask, is_causal=causal, mask=ours)
+            src = layer(src, theirs, src_key_padding_mask, is_causal=causal, **extra)
         return src if self.norm is None else self.norm(src)
 
     def weigh(

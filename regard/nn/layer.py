@@ -69,8 +69,12 @@ class AttentionLayer(nn.Module):
         note(self, queries, keys, options)
         return weigh(queries, keys, values, **options, dropout=self._dropped())
 
-    def kept_bytes(self, n_queries: int, n_keys: int, heads: int | None = None) -> int:
-        """The bytes that a recording keeps of one sequence; `heads` for as many heads of it."""
+    def by_head(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys as a recording keeps them: with the batch axes that weights are read with."""
+        return queries, keys
+
+    def blanks(self, batch: int, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:
+        """Queries and keys of zeros that take no memory, in the sizes that a call would have: to tell what it keeps."""
         raise OptionError(
             f"{type(self).__name__} does not know the sizes of its queries and keys before it is called: what a "
             f"recording keeps cannot be told. Record with a budget= instead."

@@ -214,10 +214,11 @@ class MultiHeadAttention(AttentionLayer):
             attn_mask,
             is_causal,
             cache,
+            mask,
             trusted=not need_weights,
             view=need_weights,
         )
-        mask = _joined(restriction.mask, mask)
+        mask = restriction.mask
         weights: Tensor | None = None
         if need_weights:
             view = self.view(queries, keys, values, mask=mask, bias=restriction.bias)
@@ -245,9 +246,9 @@ class MultiHeadAttention(AttentionLayer):
         Arguments as `forward`. `view.output` is what heads pooled, before the output projection.
         """
         queries, keys, values, restriction = self._prepare(
-            query, key, value, key_padding_mask, attn_mask, is_causal, cache, view=True
+            query, key, value, key_padding_mask, attn_mask, is_causal, cache, mask, view=True
         )
-        return self.view(queries, keys, values, mask=_joined(restriction.mask, mask), bias=restriction.bias)
+        return self.view(queries, keys, values, mask=restriction.mask, bias=restriction.bias)
 
     def _prepare(
         self,
@@ -258,6 +259,7 @@ class MultiHeadAttention(AttentionLayer):
         attn_mask: Tensor | None,
         is_causal: bool,
         cache: LayerCache | None,
+        mask: Mask | None,
         *,
         trusted: bool = True,
         view: bool = False,
@@ -295,19 +297,18 @@ class MultiHeadAttention(AttentionLayer):
             is_causal=is_causal and trusted and key_padding_mask is None,
         )
         if self.num_kv_heads != self.num_heads:
-            queries, keys, values = self._share_keys(
-                queries, keys, values, by_head=view or self._has_heads(restriction)
-            )
-        return queries, keys, values, restriction
+            by_head = view or self._has_heads(restriction, mask)
+            queries, keys, values = self._share_keys(queries, keys, values, by_head)
+        return queries, keys, values, Restriction(_joined(restriction.mask, mask), restriction.bias)
 
-    def _has_heads(self, restriction: Restriction) -> bool:
-        """Whether anything but queries, keys and values may differ from head to head."""
+    def _has_heads(self, restriction: Restriction, mask: Mask | None) -> bool:
+        """Whether anything but queries, keys and values has batch axes, which must line up with `(batch, heads)`."""
         return (
             restriction.mask is not None
             or restriction.bias is not None
             or not isinstance(self.score, Dot | ScaledDot)
             or bool(self.weights.batch_shape)
-            or (self.mask is not None and self.mask.batch_axes().heads > 0)
+            or any(bool(each.batch_axes().batch_shape) for each in (self.mask, mask) if each is not None)
         )
 
     def _share_keys(
@@ -408,11 +409,17 @@ class MultiHeadAttention(AttentionLayer):
                 f"{key.shape[batch_axis]} sequences, read with batch_first={self.batch_first}."
             )
 
-    def kept_bytes(self, n_queries: int, n_keys: int, heads: int | None = None) -> int:
-        of_queries = self.num_heads if heads is None else heads
-        of_keys = self.num_kv_heads if heads is None else heads
-        numbers = self.head_dim * (n_queries * of_queries + (n_keys + self._n_added) * of_keys)
-        return numbers * self.out_proj.weight.element_size()
+    def by_head(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        if queries.ndim == 4:
+            return queries, keys
+        return queries.flatten(1, 2), keys.expand(-1, -1, queries.shape[2], -1, -1).flatten(1, 2)
+
+    def blanks(self, batch: int, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:
+        queries, keys = (
+            self.out_proj.weight.new_zeros(()).expand(batch, self.num_heads, n, self.head_dim)
+            for n in (n_queries, n_keys + self._n_added)
+        )
+        return queries, keys
 
     def extra_repr(self) -> str:
         shared = "" if self.num_kv_heads == self.num_heads else f", num_kv_heads={self.num_kv_heads}"

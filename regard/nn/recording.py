@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import BudgetExceeded, MissingKey, OptionError
-from regard.masks import Mask
+from regard.masks import Allowed, Mask
+from regard.masks.axes import Axes
 from regard.planner import choose
 from regard.positions import Grid
 from regard.problem import AttentionProblem, make_problem
@@ -35,7 +37,8 @@ def record(
     """Keep what is needed to read the weights of a model's attention layers, for every call inside a `with`.
 
     Queries and keys are kept as they were after their projections: n + m vectors a head, never n × m weights. Views
-    compute row statistics, and any weight, from them when they are asked. Gradients do not flow into a recording.
+    compute row statistics, and any weight, from them when they are asked. Gradients do not flow into a recording. What
+    the function of a `Custom` score reads besides its arguments is read when a view is, not kept.
 
     Args:
         model: Any module with layers of `regard.nn` in it.
@@ -89,9 +92,11 @@ class Recording:
 
     def __getitem__(self, layer: str | int) -> list[WeightsView]:
         """The views of a layer, one for each call of it."""
-        name = self.layers[layer] if isinstance(layer, int) else layer
-        if name not in self._views:
-            raise MissingKey(f"No layer {name!r} was recorded. There are {_listed(self.layers)}.")
+        names = self.layers
+        known = -len(names) <= layer < len(names) if isinstance(layer, int) else layer in self._views
+        if not known:
+            raise MissingKey(f"No layer {layer!r} was recorded. There are {_listed(names)}.")
+        name = names[layer] if isinstance(layer, int) else layer
         return self._views[name]
 
     def __iter__(self) -> Iterator[tuple[str, WeightsView]]:
@@ -108,13 +113,22 @@ class Recording:
             n_queries: How many tokens look.
             n_keys: How many are looked at; as many if left out.
             batch: How many sequences.
+
+        Masks that a call is given as tensors come on top.
         """
         n_keys = n_queries if n_keys is None else n_keys
-        kept = n_queries if self._rows is None else len(_places(self._rows, n_queries))
-        return batch * sum(
-            layer.kept_bytes(kept, n_keys, None if self._heads is None else len(self._heads))
-            for layer in self._modules.values()
+        return sum(self._estimate_layer(layer, n_queries, n_keys, batch) for layer in self._modules.values())
+
+    @torch.no_grad()
+    def _estimate_layer(self, layer: AttentionLayer, n_queries: int, n_keys: int, batch: int) -> int:
+        # Two small batches tell what a sequence takes and what all share: the score itself says what it keeps.
+        one, two = (
+            _nbytes(
+                self._part(_problem(*layer.blanks(size, n_queries, n_keys), score=layer.score, weights=layer.weights))
+            )
+            for size in (1, 2)
         )
+        return one + (batch - 1) * (two - one)
 
     def clear(self) -> None:
         """Forget every call so far."""
@@ -135,26 +149,32 @@ class Recording:
     def __repr__(self) -> str:
         return f"<Recording of {len(self.layers)} layers: {len(self)} calls, {self.bytes:,} bytes>"
 
-    def _take(self, layer: nn.Module, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
+    def _take(self, layer: AttentionLayer, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
         name = self._names.get(id(layer))
         if name is None:
             return
         with torch.no_grad():
-            # Nothing is pooled, so that values are as many as keys, and empty.
-            nothing = keys.detach()[..., :0]
-            problem = make_problem(queries.detach(), keys.detach(), nothing, **options)
-            part = self._part(problem)
-            size = sum(tensor.nbytes for tensor in part.form.tensors())
+            part = self._part(_problem(*layer.by_head(queries.detach(), keys.detach()), **options))
+            own = () if layer.mask is None else layer.mask.tensors()
+            size = _nbytes(part, own)
             if self.budget is not None and self.bytes + size > self.budget:
                 raise BudgetExceeded(
                     f"Recording {name} would keep {size:,} bytes more, {self.bytes + size:,} in all: the budget is "
                     f"{self.budget:,}. Pass a larger budget=, or fewer layers=, heads= or rows=."
                 )
-            # Copies: a part of a larger tensor would keep all of it alive.
-            problem = replace(part, values=part.values.clone())
+            # Copies: a part of a larger tensor would keep all of it alive. The form is all that weights are computed
+            # from, so that of queries and keys the sizes stay, and the score without what this call added to it.
+            problem = replace(
+                part,
+                queries=_blank(part.queries),
+                keys=_blank(part.keys),
+                values=_blank(part.values),
+                score=layer.score,
+                weights=copy.deepcopy(part.weights).requires_grad_(False),  # they may learn on
+            )
             problem.around(part.form.rebuilt(iter([tensor.clone() for tensor in part.form.tensors()])))
         self.bytes += size
-        view = WeightsView(problem, choose(problem, None))
+        view = _Recorded(problem, choose(problem, None))
         self._views[name].append(view)
         self._calls.append((name, view))
 
@@ -165,10 +185,20 @@ class Recording:
         if self._rows is not None:
             rows = torch.tensor(_places(self._rows, grid.n_queries), device=grid.device)
             form, queries = form.narrow(rows, grid.columns), queries[..., rows, :]
-        if self._heads is not None and grid.batch_shape and not problem.weights.batch_shape:
+        if self._heads is not None:
+            if len(grid.batch_shape) < 2:
+                raise OptionError(
+                    f"`heads` must be left out for a layer without heads: got {self._heads} for batch axes "
+                    f"{grid.batch_shape}. Name the layers that have heads in layers=."
+                )
             n_heads = grid.batch_shape[-1]
             if any(not -n_heads <= head < n_heads for head in self._heads):
                 raise OptionError(f"`heads` must be from 0 to {n_heads - 1}: got {self._heads}.")
+            if problem.weights.batch_shape:
+                raise OptionError(
+                    f"`heads` must be left out where the rule has a number for each head: got {self._heads} with "
+                    f"{type(problem.weights).__name__}. Record every head, and read those."
+                )
             heads = torch.tensor([head % n_heads for head in self._heads], device=grid.device)
             form = form.rebuilt(iter([_of_heads(tensor, heads, n_heads) for tensor in form.tensors()]))
             queries, keys, values = (
@@ -177,14 +207,51 @@ class Recording:
             problem = replace(problem, keys=keys, values=values)
         if rows is None and heads is None:
             return problem
-        part = None if mask is None else _Part(mask, rows, heads, grid)
+        part = None if mask is None else _of_mask(mask, rows, heads, grid)
         return replace(problem, queries=queries, mask=part).around(form)
 
 
-def note(layer: nn.Module, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
+class _Recorded(WeightsView):
+    """A view of what was recorded. It has no gradients, and no queries and keys to project again."""
+
+    @property
+    def _tracks(self) -> bool:
+        return False
+
+
+def _problem(queries: Tensor, keys: Tensor, **options: Any) -> AttentionProblem:
+    # Nothing is pooled: values are as many as keys, and empty.
+    return make_problem(queries, keys, keys[..., :0], **options)
+
+
+def _nbytes(problem: AttentionProblem, shared: Sequence[Tensor] = ()) -> int:
+    """The bytes that a recording of a problem keeps: its form's, and those of masks that nobody else has."""
+    masks = () if problem.mask is None else problem.mask.tensors()
+    others = [tensor for tensor in masks if all(tensor is not each for each in shared)]
+    return sum(tensor.nbytes for tensor in (*problem.form.tensors(), *others))
+
+
+def _blank(tensor: Tensor) -> Tensor:
+    """A tensor of that shape and kind which takes no memory."""
+    return tensor.new_zeros(()).expand(tensor.shape)
+
+
+def note(layer: AttentionLayer, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
     """Tell the recordings that are open what a layer is about to look at."""
     for recording in _active:
         recording._take(layer, queries, keys, options)
+
+
+def _of_mask(mask: Mask, rows: Tensor | None, heads: Tensor | None, grid: Grid) -> Mask:
+    """A mask for some queries and heads: by its formula; where it has tensors, by the entries that are wanted."""
+    part = _Part(mask, rows, heads, grid)
+    if not mask.tensors():
+        return part
+    places = torch.arange(grid.n_queries, device=grid.device) if rows is None else rows
+    columns = torch.arange(grid.n_keys, device=grid.device)
+    allowed = mask.allows(places[:, None], columns, grid)
+    allowed = allowed if heads is None else _of_heads(allowed, heads, grid.batch_shape[-1])
+    return Allowed(allowed.expand(*allowed.shape[:-2], len(places), grid.n_keys).clone())
 
 
 class _Part(Mask):
@@ -197,6 +264,9 @@ class _Part(Mask):
         rows = rows if self.rows is None else self.rows[rows]
         allowed = self.mask.allows(rows, columns, self.grid)
         return allowed if self.heads is None else _of_heads(allowed, self.heads, self.grid.batch_shape[-1])
+
+    def batch_axes(self) -> Axes:
+        return self.mask.batch_axes()
 
     def __repr__(self) -> str:
         return f"a part of {self.mask!r}"

@@ -96,9 +96,9 @@ class SelfAttention(AttentionLayer):
             )
         return tokens @ self.W_Q, tokens @ self.W_K, tokens @ self.W_V
 
-    def kept_bytes(self, n_queries: int, n_keys: int, heads: int | None = None) -> int:
-        numbers = n_queries * self.W_Q.shape[1] + n_keys * self.W_K.shape[1]
-        return numbers * self.W_Q.element_size()
+    def blanks(self, batch: int, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:
+        zero = self.W_Q.new_zeros(())
+        return zero.expand(batch, n_queries, self.W_Q.shape[1]), zero.expand(batch, n_keys, self.W_K.shape[1])
 
     def extra_repr(self) -> str:
         return f"{self.W_Q.shape[0]}, key_dim={self.W_K.shape[1]}, value_dim={self.W_V.shape[1]}"

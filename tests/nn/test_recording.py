@@ -1,0 +1,279 @@
+"""Recordings: what is kept, what it weighs, and that it gives the weights that the model used."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+from regard import (
+    Additive,
+    Alibi,
+    Allowed,
+    Bias,
+    Causal,
+    Entmax,
+    Gated,
+    Padding,
+    ScaledDot,
+    Sparsemax,
+    Strided,
+    Window,
+    nn,
+)
+from regard.errors import BudgetExceeded, MissingKey, OptionError
+from regard.nn import recording as module
+
+DIM, HEADS, BATCH, N = 12, 3, 2, 9
+SETTINGS = {
+    "plain": {},
+    "causal": {"mask": Causal()},
+    "strided": {"mask": Strided(3) | Window(before=1, after=0)},
+    "by head": {"mask": [Causal(), Window(before=2, after=1), Strided(2)]},
+    "padded": {"mask": Padding(torch.tensor([9, 4]))},
+    "pairs": {"mask": Allowed(torch.rand(N, N, generator=torch.Generator().manual_seed(1)) < 0.7)},
+    "alibi": {"score": ScaledDot() + Alibi.for_heads(HEADS)},
+    "bias": {"score": ScaledDot() + Bias(torch.linspace(-1, 1, HEADS * N * N).reshape(HEADS, N, N))},
+    "gated": {"score": Gated(4, 4)},
+    "additive": {"score": Additive(4, 4, 6), "mask": Causal()},
+    "sparsemax": {"weights": Sparsemax(), "mask": [Causal()] * 3},
+    "learned pair": {"add_bias_kv": True, "add_zero_attn": True},
+    "shared keys": {"num_kv_heads": 1},
+    "shared keys, causal": {"num_kv_heads": 1, "mask": Causal()},
+}
+
+
+def layer_of(name="plain", **options):
+    torch.manual_seed(3)
+    return nn.MultiHeadAttention(DIM, HEADS, batch_first=True, **(SETTINGS[name] | options))
+
+
+def tokens(n=N):
+    return torch.randn(BATCH, n, DIM, generator=torch.Generator().manual_seed(5))
+
+
+def whole(layer, x, **options):
+    with torch.no_grad():
+        return layer(x, x, x, average_attn_weights=False, **options)[1]
+
+
+# What it gives --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("heads", "rows"),
+    [(None, None), ([2], None), (None, [7, 0, 4]), ([-1, 0], [5]), ([1], slice(2, 8, 3)), (None, [-1])],
+    ids=str,
+)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_parts_are_parts_of_the_dense_weights(name, heads, rows):
+    layer, x = layer_of(name), tokens()
+    with nn.record(layer, heads=heads, rows=rows) as recording:
+        layer(x, x, x, need_weights=False)
+    wanted = whole(layer, x)
+    wanted = wanted if heads is None else wanted[:, heads]
+    wanted = wanted if rows is None else wanted[:, :, rows]
+    (view,) = recording.views()
+    assert view.shape == tuple(wanted.shape)
+    torch.testing.assert_close(view.dense(), wanted, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(view.received(), wanted.sum(-2), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(view.top(2).weights, wanted.topk(2).values, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [None, [8, 1]])
+@pytest.mark.parametrize("heads", [None, [1]])
+@pytest.mark.parametrize("kind", ["bool", "numbers", "by head", "padding", "both"])
+def test_the_masks_of_a_call_are_recorded_with_it(kind, heads, rows):
+    layer, x = layer_of("causal"), tokens()
+    torch.manual_seed(7)
+    padding = torch.arange(N) >= torch.tensor([[N], [5]])
+    options = {
+        "bool": {"attn_mask": torch.rand(N, N) < 0.3},
+        "numbers": {"attn_mask": torch.randn(N, N)},
+        "by head": {"attn_mask": torch.rand(BATCH * HEADS, N, N) < 0.3},
+        "padding": {"key_padding_mask": padding},
+        "both": {"attn_mask": torch.rand(N, N) < 0.3, "key_padding_mask": padding},
+    }[kind]
+    with nn.record(layer, heads=heads, rows=rows) as recording:
+        layer(x, x, x, need_weights=False, **options)
+    wanted = whole(layer, x, **options)
+    wanted = wanted if heads is None else wanted[:, heads]
+    wanted = wanted if rows is None else wanted[:, :, rows]
+    torch.testing.assert_close(recording[0][0].dense(), wanted)
+
+
+def test_weights_that_are_asked_for_are_recorded_too():
+    layer, x = layer_of(), tokens()
+    with nn.record(layer) as recording:
+        weights = layer(x, x, x, average_attn_weights=False)[1]
+        layer.weigh(x, x, x)
+    assert len(recording) == 2
+    for view in recording.views():
+        torch.testing.assert_close(view.dense(), weights)
+
+
+def test_in_training_gradients_are_as_without_and_the_record_stays_as_it_was():
+    x, gradients = tokens(), []
+    for recorded in (False, True):
+        layer = layer_of(weights=Entmax(torch.nn.Parameter(torch.tensor(1.3))), dropout=0.5)
+        wanted = layer.weigh(x, x, x).dense().detach()
+        torch.manual_seed(11)
+        if recorded:
+            with nn.record(layer) as recording:
+                loss = layer(x, x, x)[0].square().sum()
+        else:
+            loss = layer(x, x, x)[0].square().sum()
+        loss.backward()
+        gradients.append([each.grad for each in layer.parameters()])
+        torch.optim.SGD(layer.parameters(), 0.005).step()
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
+    dense = recording[0][0].dense()
+    assert not dense.requires_grad
+    torch.testing.assert_close(dense, wanted)  # before dropout, and before the step
+    assert not torch.allclose(layer.weigh(x, x, x).dense(), wanted, atol=1e-4)
+
+
+def test_layers_are_named_and_calls_are_in_order():
+    model, x = nn.Transformer(DIM, HEADS, 2, 1, 16, dropout=0.0, batch_first=True), tokens()
+    with nn.record(model) as everything, nn.record(model, layers=["encoder.layers.1.self_attn", -1]) as some:
+        model(x, x[:, :4])
+        model(x, x[:, :2])
+    assert [name for name, _ in everything] == everything.layers * 2
+    assert some.layers == ["encoder.layers.1.self_attn", "decoder.layers.0.multihead_attn"]
+    assert [view.shape[-2] for view in some[-1]] == [4, 2]
+    for name in some.layers:
+        for one, other in zip(some[name], everything[name], strict=True):
+            assert torch.equal(one.dense(), other.dense())
+    some.clear()
+    assert (len(some), some.bytes, some[0]) == (0, 0, [])
+
+
+# What it keeps --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("heads", "rows"), [(None, None), ([0, 2], [1, 5, 6])], ids=["all", "some"])
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name not in ("padded", "pairs")])
+def test_it_says_beforehand_how_many_bytes_it_will_keep(name, heads, rows):
+    layer, x = layer_of(name), tokens()
+    with nn.record(layer, heads=heads, rows=rows) as recording:
+        said = recording.estimate(N, batch=BATCH)
+        layer(x, x, x, need_weights=False)
+    assert recording.bytes == said
+    layer(x, x, x)
+    assert recording.bytes == said
+
+
+def test_a_plain_layer_keeps_its_queries_and_keys_and_nothing_else():
+    layer, x = layer_of(), tokens()
+    with nn.record(layer) as recording:
+        layer(x, x, x)
+    assert recording.bytes == 2 * BATCH * N * DIM * 4
+    gc.collect()
+    problem = recording[0][0]._problem
+    kept = [each for each in vars(problem).values() if isinstance(each, torch.Tensor)]
+    kept += problem.form.tensors()
+    storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in kept}
+    blanks = 3 * x.element_size()  # what stands for queries, keys and values
+    assert recording.bytes <= sum(storages.values()) <= recording.bytes + blanks
+
+
+def test_what_a_layer_computed_does_not_stay_alive():
+    layer, x = layer_of(), tokens()
+    seen = []
+    layer.rotary = lambda queries, start: seen.append(weakref.ref(queries.untyped_storage())) or queries
+    with nn.record(layer, rows=[0]) as recording:
+        layer(x, x, x, need_weights=False)
+    gc.collect()
+    assert len(recording) == 1
+    assert all(each() is None for each in seen)
+
+
+def test_masks_of_a_call_count():
+    layer, x = layer_of(), tokens()
+    mask = torch.zeros(N, N, dtype=torch.bool)
+    with nn.record(layer) as recording:
+        layer(x, x, x, attn_mask=mask)
+    assert recording.bytes == recording.estimate(N, batch=BATCH) + mask.nbytes
+    with nn.record(layer, rows=[3]) as recording:
+        layer(x, x, x, attn_mask=mask)
+    assert recording.bytes == recording.estimate(N, batch=BATCH) + N
+
+
+def test_a_budget_is_refused_before_anything_is_kept():
+    layer, x = layer_of(), tokens()
+    size = nn.record(layer).estimate(N, batch=BATCH)
+    with nn.record(layer, budget=2 * size) as recording:
+        layer(x, x, x)
+        layer(x, x, x)
+        with pytest.raises(BudgetExceeded, match=f"{3 * size:,} in all: the budget is {2 * size:,}"):
+            layer(x, x, x)
+        assert (len(recording), recording.bytes) == (2, 2 * size)
+    with nn.record(layer, budget=None) as recording:
+        layer(x, x, x)
+    assert recording.bytes == size
+
+
+def test_an_exception_leaves_no_recording_open():
+    layer, x = layer_of(), tokens()
+    with pytest.raises(BudgetExceeded), nn.record(layer), nn.record(layer, budget=1):
+        layer(x, x, x)
+    assert module._active == []
+    with nn.record(layer) as recording:
+        pass
+    layer(x, x, x)
+    assert len(recording) == 0
+
+
+def test_other_models_are_not_recorded():
+    layer, other, x = layer_of(), layer_of(), tokens()
+    with nn.record(layer) as recording:
+        other(x, x, x)
+    assert len(recording) == 0
+
+
+# What does not fit ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"heads": [3]}, "`heads` must be from 0 to 2"),
+        ({"rows": [0, N]}, "`rows` must be among the 9 queries"),
+    ],
+)
+def test_parts_that_there_are_not(options, text):
+    layer, x = layer_of(), tokens()
+    with nn.record(layer, **options), pytest.raises(OptionError, match=text):
+        layer(x, x, x)
+
+
+def test_a_layer_without_heads_has_none_to_choose():
+    layer, x = nn.SelfAttention(DIM), tokens()
+    with nn.record(layer, heads=[0]), pytest.raises(OptionError, match="a layer without heads"):
+        layer(x)
+
+
+def test_heads_with_a_rule_of_their_own_are_recorded_together():
+    layer, x = layer_of(weights=Entmax(torch.tensor([1.2, 1.5, 2.0]))), tokens()
+    with nn.record(layer, heads=[0]), pytest.raises(OptionError, match="a number for each head"):
+        layer(x, x, x)
+    with nn.record(layer, rows=[2]) as recording:
+        layer(x, x, x)
+    torch.testing.assert_close(recording[0][0].dense(), whole(layer, x)[:, :, [2]])
+
+
+def test_layers_that_there_are_not():
+    model = nn.Encoder(nn.EncoderLayer(DIM, HEADS), 2)
+    for wrong in ("self_attn", 2, -3, ["layers.0.self_attn", "nope"]):
+        with pytest.raises(OptionError, match="must name attention layers"):
+            nn.record(model, layers=wrong)
+    with pytest.raises(OptionError, match="nothing to record"):
+        nn.record(torch.nn.Linear(2, 2))
+    for wrong in ("nope", 2):
+        with pytest.raises(MissingKey, match="There are 'layers.0.self_attn'"):
+            nn.record(model)[wrong]
+
+
+def test_sizes_that_a_layer_does_not_know_beforehand():
+    with pytest.raises(OptionError, match="budget="):
+        nn.record(nn.Attention()).estimate(5)
