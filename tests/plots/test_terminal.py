@@ -1,0 +1,92 @@
+"""Claims about pictures for terminals: 80 columns, with and without colour, any length."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from rich.cells import cell_len
+from rich.console import Console
+
+from regard import Causal, weigh
+from regard.drawing import SHADES
+from regard.plots import draw_matrix, draw_ranked
+from regard.plots.reading import shown
+
+AXES = "rows are queries, columns are keys"
+
+
+def lines(picture: object) -> list[str]:
+    return str(picture).splitlines()
+
+
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 14, 18, 41, 90, 300])
+@pytest.mark.parametrize("named", [True, False])
+def test_no_line_is_wider_than_80_columns_and_the_axes_are_said(size, colour, named):
+    weights = torch.rand(size, size).softmax(-1)
+    names = [f"word{place}" for place in range(size)] if named else None
+    picture = lines(draw_matrix(weights, names, names, colour=colour))
+    assert max(map(cell_len, picture)) <= 80
+    assert AXES in "\n".join(picture)
+    assert len(picture) <= 50
+
+
+def test_a_long_view_is_pooled_and_the_picture_says_so():
+    x = torch.randn(500, 4)
+    picture = str(draw_matrix(weigh(x, x, x, mask=Causal()), colour=False))
+    assert "each cell is the largest of about 12 × 6" in picture
+    drawn = picture.splitlines()[:40]
+    ends = [len(line) for line in drawn]
+    assert ends == sorted(ends)  # a causal mask: each line reaches further than the one before
+
+
+def test_without_colour_a_larger_weight_has_a_darker_shade():
+    row = torch.linspace(0, 1, 60)[None]
+    drawn = lines(draw_matrix(row, colour=False))[1]
+    darkness = [SHADES.index(letter) for letter in drawn.rstrip()]
+    assert darkness == sorted(darkness)
+    assert set(darkness) >= {1, 2, 3, 4, 5}
+
+
+def test_with_colour_a_line_holds_two_queries():
+    weights = torch.eye(40)
+    picture = draw_matrix(weights, colour=True)
+    assert sum("▀" in line for line in lines(picture)) == 20
+    styles = {str(span.style) for span in picture.spans if " on " in str(span.style)}
+    assert len(styles) == 3  # neither, the upper, the lower
+
+
+def test_without_a_terminal_no_escape_is_written():
+    page = io.StringIO()
+    Console(file=page, width=80).print(draw_matrix(torch.eye(3), ["a", "b", "c"], ["a", "b", "c"]))
+    assert "\x1b" not in page.getvalue()
+    assert "███" in page.getvalue()
+
+
+def test_columns_line_up_under_wide_letters():
+    picture = lines(draw_matrix(torch.eye(3), ["犬", "dog", "🐶"], ["犬", "dog", "🐶"]))
+    assert [cell_len(line[: line.index("███")]) for line in picture[2:5]] == [5, 9, 13]
+    assert cell_len(picture[0][: picture[0].index("犬")]) == 5
+
+
+def test_a_name_cannot_command_the_terminal():
+    assert "\x1b" not in str(draw_matrix(torch.eye(2), ["\x1b[31m", "b"], ["\x1b[31m", "b"]))
+    assert shown("\x1b[2J") == "�[2J"
+    assert shown("") == "␣"
+
+
+def test_zeros_can_be_drawn():
+    assert "·" in str(draw_matrix(torch.zeros(2, 2)))
+    draw_matrix(torch.zeros(100, 100), colour=False)
+    draw_matrix(torch.zeros(100, 100), colour=True)
+
+
+def test_a_ranked_row_is_in_order_and_equal_weights_keep_theirs():
+    picture = lines(draw_ranked([0.2, 0.6, 0.2], ["a", "b", "c"]))
+    assert [line.split()[:2] for line in picture] == [["b", "0.600"], ["a", "0.200"], ["c", "0.200"]]
+
+
+def test_a_ranked_row_says_how_many_it_leaves_out():
+    assert lines(draw_ranked([0.1] * 30, list(map(str, range(30)))))[-1] == "and 10 lighter ones"
