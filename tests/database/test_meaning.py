@@ -64,6 +64,12 @@ def test_lookup_is_still_by_the_text_itself():
         database[5]
 
 
+def test_lookup_does_not_depend_on_digits_that_change_with_what_is_encoded_together():
+    database = Database(["cat", "dog", "cat"], [1.0, 2.0, 3.0], encoder=lambda texts: count_letters(texts) + len(texts))
+    assert database.lookup_all("cat") == [1.0, 3.0]
+    assert database.swap().lookup_all(2.0) == ["dog"]
+
+
 def test_an_object_with_embed_is_an_encoder_and_sees_each_key_once():
     encoder = Counter()
     database = Database(["cat", "dog", "cat", None], [1.0, 2.0, 3.0, 4.0], encoder=encoder)

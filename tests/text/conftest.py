@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from regard.text import SentenceEncoder
-from regard.text.sentence import _installed
+from regard.text.sentence import installed_folder
 
 
 @pytest.fixture(scope="session")
 def folder() -> Path:
     """Where the encoder's files are."""
-    return _installed()
+    return installed_folder()
 
 
 @pytest.fixture(scope="session")

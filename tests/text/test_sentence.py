@@ -100,6 +100,8 @@ def test_an_empty_sentence_has_a_vector_and_nothing_to_look_at(encoder):
 
 def test_no_sentences_have_no_vectors(encoder):
     assert encoder.embed([]).shape == (0, 384)
+    with pytest.raises(ShapeError, match="at least one text to read: got none"):
+        encoder([])
 
 
 def test_a_text_as_long_as_the_model_is_read_and_a_longer_one_is_refused(encoder):
@@ -170,7 +172,7 @@ def test_a_layer_or_head_that_is_not_there_is_refused(encoder, layer, head, said
 def test_a_changed_file_of_weights_is_refused(folder, tmp_path, monkeypatch):
     copy = tmp_path / "model"
     shutil.copytree(folder, copy)
-    monkeypatch.setattr(sentence, "_installed", lambda: copy)
+    monkeypatch.setattr(sentence, "installed_folder", lambda: copy)
     SentenceEncoder.load()
     with (copy / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
