@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchmarks import contests
+from benchmarks import contests, layers
 from benchmarks.contests import OURS, TILED, Size
 from benchmarks.measure import Quantity
 from benchmarks.peers import Call
@@ -90,6 +90,20 @@ ROWS = (
         "view", "collect(top, entropy, received, map)", Size((1, 1), 32_768, 32_768), contests.view,
         (Demand("forward", 2.5, "plain forward"), *GROWTH), ("forward",),
         weighed=(OURS,), weighed_pass="forward", verify_at=Size((1, 1), 1024, 1024),
+    ),
+    Row("multi-head", "multi-head attention", Size((8,), 512, 512, 512), layers.multi_head, both(1.05, "PyTorch")),
+    Row(
+        "multi-head-weights", "multi-head attention, top 8 weights", Size((1,), 2048, 2048, 512),
+        layers.multi_head_weights, (Demand("forward", 1 / 1.5, "PyTorch"), Demand("memory", 1 / 10, "PyTorch")),
+        ("forward",), weighed=(OURS, "PyTorch", "PyTorch, no weights"), weighed_pass="forward",
+    ),
+    Row(
+        "encoder", "Transformer encoder, two layers", Size((8,), 256, 256, 512), layers.encoder,
+        (Demand("training", 1.05, "PyTorch"),),
+    ),
+    Row(
+        "sentences", "MiniLM on 100 sentences", Size((), 100, 100, 384), layers.sentences,
+        (Demand("forward", 1.1, "transformers"),), ("forward",),
     ),
 )  # fmt: skip
 

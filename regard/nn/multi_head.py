@@ -250,6 +250,31 @@ class MultiHeadAttention(AttentionLayer):
         )
         return self.view(queries, keys, values, mask=restriction.mask, bias=restriction.bias)
 
+    def attend_and_weigh(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        *,
+        mask: Mask | None = None,
+        cache: LayerCache | None = None,
+    ) -> tuple[Tensor, WeightsView]:
+        """The output as `forward` gives it, and a view of the weights in place of a tensor; arguments as `forward`.
+
+        Example:
+            >>> import torch
+            >>> from regard import nn
+            >>> layer, x = nn.MultiHeadAttention(16, 2, batch_first=True), torch.rand(3, 100, 16)
+            >>> output, view = layer.attend_and_weigh(x, x, x)
+            >>> output.shape, view.top(8).weights.shape
+            (torch.Size([3, 100, 16]), torch.Size([3, 2, 100, 8]))
+        """
+        view = self.weigh(query, key, value, key_padding_mask, attn_mask, is_causal, mask=mask, cache=cache)
+        return self._restore(view.output, batched=query.ndim == 3), view
+
     def _prepare(
         self,
         query: Tensor,
