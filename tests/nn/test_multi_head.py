@@ -5,7 +5,21 @@ import itertools
 import pytest
 import torch
 
-from regard import Additive, Causal, Conic, Entmax, Gated, ScaledDot, Sparsemax, Window, attend, nn
+from regard import (
+    Additive,
+    Allowed,
+    Causal,
+    Conic,
+    Entmax,
+    Gated,
+    NotSelf,
+    PerHead,
+    ScaledDot,
+    Sparsemax,
+    Window,
+    attend,
+    nn,
+)
 from regard.errors import LayerInputError, LayerRuntimeError, OptionError
 
 DIM, HEADS, BATCH, N_QUERIES, N_KEYS = 12, 3, 2, 5, 7
@@ -159,6 +173,21 @@ def test_heads_of_keys_that_are_shared(options):
     assert weights.shape == (BATCH, 4, 6, 6)
     torch.testing.assert_close(layer.weigh(x, x, x).dense(), weights)
     torch.testing.assert_close(layer(x, x, x, need_weights=False)[0], output)
+
+
+@pytest.mark.parametrize("of_layer", [True, False])
+@pytest.mark.parametrize("name", ["by head", "by sequence", "by both"])
+def test_heads_of_keys_that_are_shared_under_masks_with_axes_of_their_own(name, of_layer):
+    torch.manual_seed(2)
+    pairs = (BATCH, 1 if name == "by sequence" else 4, 6, 6)
+    mask = PerHead([Causal(), NotSelf()] * 2) if name == "by head" else Allowed(torch.rand(pairs) < 0.6)
+    layer = nn.MultiHeadAttention(DIM, 4, batch_first=True, num_kv_heads=2, mask=mask if of_layer else None)
+    x, option = torch.randn(BATCH, 6, DIM), None if of_layer else mask
+    queries, keys, values = ((x[:, None] @ each).to(x) for each in (layer.W_Q, layer.W_K, layer.W_V))
+    pooled = attend(queries, keys.repeat_interleave(2, 1), values.repeat_interleave(2, 1), mask=mask)
+    wanted = pooled.transpose(1, 2).flatten(2) @ layer.W_O + layer.out_proj.bias
+    for need in (True, False):
+        torch.testing.assert_close(layer(x, x, x, need_weights=need, mask=option)[0], wanted)
 
 
 def test_rotary_queries_and_keys_see_distance_alone():
