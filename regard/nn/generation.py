@@ -97,7 +97,7 @@ def generate(
         >>> len(written), written[0].attention.shape[-1]
         (1, 3)
     """
-    _check(source, max_length, method, beams, temperature, top_k, top_p)
+    _check(source, max_length, method, beams, length_penalty, temperature, top_k, top_p)
     if method == "beam":
         search = _Beams(model, source, source_padding, start, stop, max_length, attention, beams, length_penalty)
         return search.run()
@@ -161,7 +161,7 @@ def _write_straight(
             break
     table = torch.stack(columns, 1).tolist() if columns else [[] for _ in range(batch)]
     return [
-        _finish(row, stop, max_length, float(total[place]), [look[place] for look in looks] if attention else None)
+        _finish(row, stop, max_length, float(total[place]), [look[place] for look in looks])
         for place, row in enumerate(table)
     ]
 
@@ -169,20 +169,26 @@ def _write_straight(
 def _step(model: Writer, tokens: Tensor, state: State, attention: bool) -> tuple[Tensor, Tensor | None]:
     """The log probabilities of the next token, and `(batch, layers, heads, n_source)` weights if they are wanted."""
     if not attention:
-        return model.step(tokens, state).float().log_softmax(-1), None
+        return _log_probabilities(model.step(tokens, state)), None
     with record(model, layers=model.alignment, budget=None) as recording:  # type: ignore[arg-type]
         scores = model.step(tokens, state)
     looks = []
     for view in recording.views():
         weights = view.dense()[..., -1, :]  # (batch, heads, n_source), or without heads
         looks.append(weights if weights.ndim == 3 else weights.unsqueeze(1))
-    return scores.float().log_softmax(-1), torch.stack(looks, 1)
+    return _log_probabilities(scores), torch.stack(looks, 1)
 
 
-def _finish(row: list[int], stop: int, max_length: int, score: float, looks: list[Tensor] | None) -> Written:
+def _log_probabilities(scores: Tensor) -> Tensor:
+    """In float32 at least."""
+    return scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+
+
+def _finish(row: list[int], stop: int, max_length: int, score: float, looks: list[Tensor]) -> Written:
+    """The sequence up to its stop or the limit; `looks` has the weights of every token, and maybe of one more."""
     complete = stop in row
     length = row.index(stop) if complete else min(len(row), max_length)
-    kept = None if looks is None else torch.stack(looks[: length + complete], -2)
+    kept = torch.stack(looks, -2)[..., : length + complete, :] if looks else None
     return Written(row[:length], score, complete, kept)
 
 
@@ -262,13 +268,16 @@ class _Beams:
             any_open |= not done
             if not following and self.open[b] and not self.closed[b]:
                 following, rows = self.open[b], list(range(len(self.open[b])))  # the limit: what there is
+                if look is not None:
+                    for row, each in enumerate(following):
+                        each.looks = [*each.looks, look[b * self.beams + row]]
                 done = True
             while len(following) < self.beams:
                 following.append(_Hypothesis([], -float("inf"), []))
                 rows.append(0)
             self.open[b] = following
             chosen += [b * self.beams + row for row in rows]
-            next_tokens += [each.tokens[-1] if each.tokens else self.stop for each in following]
+            next_tokens += [each.tokens[-1] if each.tokens else 0 for each in following]  # 0 is a token of any model
             next_scores.append([-float("inf") if done else each.score for each in following])
         if not any_open:
             return False
@@ -293,7 +302,7 @@ class _Beams:
     def _best(self, place: int) -> Written:
         found = self.closed[place] or [each for each in self.open[place] if each.score > -float("inf")]
         best = max(found, key=self._rank)
-        return _finish(best.tokens, self.stop, self.max_length, best.score, best.looks if self.attention else None)
+        return _finish(best.tokens, self.stop, self.max_length, best.score, best.looks)
 
 
 def _check(
@@ -301,6 +310,7 @@ def _check(
     max_length: int,
     method: str,
     beams: int,
+    length_penalty: float,
     temperature: float,
     top_k: int | None,
     top_p: float | None,
@@ -310,9 +320,13 @@ def _check(
     if source.ndim != 2 or source.shape[0] == 0:
         raise OptionError(f"`source` must be (batch, n) token numbers: got {tuple(source.shape)}. Use source[None].")
     for name, value in (("max_length", max_length), ("beams", beams), ("top_k", top_k)):
-        if value is not None and value < (0 if name == "max_length" else 1):
-            raise OptionError(f"`{name}` must be positive: got {value}.")
-    if temperature <= 0:
+        least = 0 if name == "max_length" else 1
+        if value is not None and value < least:
+            raise OptionError(f"`{name}` must be {least} or more: got {value}.")
+    if not 0 <= length_penalty < math.inf:
+        # Below 0 a longer sequence would rank lower still, and the search could not tell when to stop.
+        raise OptionError(f"`length_penalty` must be 0 or more: got {length_penalty}. 0 favours short sequences.")
+    if not temperature > 0:
         raise OptionError(f'`temperature` must be above 0: got {temperature}. For the likeliest token use "greedy".')
     if top_p is not None and not 0 < top_p <= 1:
         raise OptionError(f"`top_p` must be in (0, 1]: got {top_p}. It is a share of the probability.")

@@ -112,6 +112,11 @@ class Seq2Seq(nn.Module):
             keys, (hidden, cell) = self.reader(embedded)
         else:
             lengths = (~source_padding).sum(-1).cpu()
+            if bool((source_padding[:, :-1] & ~source_padding[:, 1:]).any()) or not bool(lengths.all()):
+                raise ShapeError(
+                    f"Padding must come after the tokens of a sequence, and every sequence must have a token: got "
+                    f"{lengths.tolist()} tokens. Move padding to the end, and leave empty sequences out."
+                )
             packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
             packed_keys, (hidden, cell) = self.reader(packed)
             keys, _ = pad_packed_sequence(packed_keys, batch_first=True, total_length=source.shape[1])
