@@ -71,12 +71,20 @@ def label(axes: Axes, rows: Sequence[str] | None, columns: Sequence[str] | None,
     else:
         places = range(0, len(columns), -(-len(columns) // most))
         turned = 90 if max(map(len, columns), default=0) > 2 else 0
-        axes.set_xticks(list(places), [shown(columns[place]) for place in places], rotation=turned, parse_math=False)
+        names = [shown(columns[place]) for place in places]
+        axes.set_xticks(list(places), names, rotation=turned, parse_math=False, fontsize=_size(places))
     if rows is None:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     else:
         places = range(0, len(rows), -(-len(rows) // most))
-        axes.set_yticks(list(places), [shown(rows[place]) for place in places], parse_math=False)
+        axes.set_yticks(
+            list(places), [shown(rows[place]) for place in places], parse_math=False, fontsize=_size(places)
+        )
+
+
+def _size(places: Sequence[int]) -> int:
+    """The size of letters that so many names have room for."""
+    return 10 if len(places) <= 28 else 7
 
 
 def write_numbers(axes: Axes, picture: Tensor) -> None:

@@ -16,7 +16,7 @@ from regard.plots.reading import AXES, first_of_each, read, shown
 # A cell of three characters is six half-blocks: each picture has one more of them than the picture before.
 CELLS = (" · ", " ▄ ", " █ ", "▄▄▄", "▄█▄", "█▄█", "███")
 # From far to near, for terminals that have colour: the shape says it already.
-COLOURS = ("grey42", "deep_sky_blue4", "dodger_blue2", "deep_sky_blue1", "turquoise2", "gold1", "bright_yellow")
+COLOURS = ("grey42", "deep_sky_blue4", "dodger_blue2", "deep_sky_blue1", "turquoise2", "gold1", "yellow1")
 # Viridis, at every ninth: dark violet over green to yellow.
 RAMP = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725")
 
