@@ -28,11 +28,15 @@ EXAMPLES = """\
   regard see "the dog was happy" -o weights.html
   echo "the dog was happy" | regard see
 
+[bold]What is averaged[/bold]
+  All layers and heads alike, unless one is named; none is left out. A word of
+  several pieces is their sum as a key, and their mean as a query.
+
 [bold]The most telling head[/bold]
-  Its Σ α(q, k) · ln(α(q, k) / b(q, k)) is the largest, over words that are not the
-  same or neighbours; b is the mean weight of that key or that of that distance,
-  whichever is larger. So it looks at words for what they are: not at one word
-  always, nor by places. Weight on hidden keys counts for nothing.
+  Its Σ α(q, k) · ln(α(q, k) / b(q, k)) is the largest, over words that are
+  not the same or neighbours; b is the mean weight of that key or that of
+  that distance, whichever is larger. So it looks at words for what they are:
+  not at one word always, nor by places. Hidden keys count for nothing.
 """
 
 FORMATS = ("png", "svg", "pdf", "html", "json", "npz")
