@@ -66,7 +66,9 @@ _HOMES = {
     "weigh": "attention",
 }
 
-_SUBMODULES = frozenset({"database", "engines", "errors", "masks", "nn", "scores", "testing", "weights"})
+_SUBMODULES = frozenset(
+    {"database", "engines", "errors", "masks", "nn", "plots", "scores", "testing", "text", "weights"}
+)
 
 __all__ = list(_HOMES)
 

@@ -18,7 +18,16 @@ EXAMPLES = """\
 """
 
 # Optional package -> the extra that brings it; None where only a user's own code would ask for it.
-OPTIONAL = {"numba": "fast", "numpy": "tables", "pyarrow": "tables", "pandas": None, "polars": None}
+OPTIONAL = {
+    "numba": "fast",
+    "numpy": "tables",
+    "pyarrow": "tables",
+    "matplotlib": "plots",
+    "safetensors": "text",
+    "tokenizers": "text",
+    "pandas": None,
+    "polars": None,
+}
 
 
 def doctor(

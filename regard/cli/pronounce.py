@@ -81,7 +81,7 @@ def _print(said: Sequence[Pronunciation]) -> None:
         if place:
             out.print()
         out.print(f"{each.word}  {each}", style="bold", markup=False, soft_wrap=True)
-        out.print(f"probability {each.probability:.0%}; rows are sounds, columns are letters", style="dim")
+        out.print("rows are sounds, columns are letters", style="dim")
         picture = draw_matrix(each.alignment, each.phonemes, list(each.letters), width=width, colour=colour)
         out.print(picture, soft_wrap=True)
 

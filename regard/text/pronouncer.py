@@ -39,7 +39,7 @@ class Pronunciation:
     word: str
     letters: str  # the word as the model read it: in lower case, without accents
     phonemes: list[str]
-    probability: float
+    probability: float  # as the model gives it: trained on smoothed labels, it is never sure
     alignment: Tensor  # (phonemes, letters): how much of a sound's look went to each letter
 
     def __str__(self) -> str:

@@ -33,11 +33,19 @@ def raising(error: BaseException) -> Callable[[], NoReturn]:
 def test_help_lists_the_commands_and_shows_examples() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
-    for expected in ("tour", "ask", "doctor", "Examples", "regard ask grades.csv --key gpa --value salary 3.5"):
+    for expected in (
+        "tour",
+        "ask",
+        "see",
+        "pronounce",
+        "doctor",
+        "Examples",
+        "regard ask grades.csv --key gpa --value salary 3.5",
+    ):
         assert expected in result.stdout
 
 
-@pytest.mark.parametrize("command", ["tour", "ask", "doctor"])
+@pytest.mark.parametrize("command", ["tour", "ask", "see", "pronounce", "doctor"])
 def test_every_command_has_examples_in_its_help(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0
