@@ -57,7 +57,7 @@ def test_gradients_and_masks_count_toward_the_cost():
     dense, window = estimate(4096), estimate(4096, mask=regard.Window(before=63, after=64))
     assert ENGINES["tiled"].seconds(window) < ENGINES["tiled"].seconds(dense) / 4
     # The definition computes every pair, whatever a mask says, and then reads the mask.
-    assert ENGINES["reference"].seconds(window) == pytest.approx(ENGINES["reference"].seconds(dense), rel=0.01)
+    assert 1 < ENGINES["reference"].seconds(window) / ENGINES["reference"].seconds(dense) < 1.5
     with_gradient = replace(dense, training=True)
     assert all(each.seconds(with_gradient) > each.seconds(dense) for each in ENGINES.values())
 

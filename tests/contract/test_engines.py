@@ -65,6 +65,7 @@ def small_kernel_supports(small_kernel_tiles, monkeypatch):
 
     monkeypatch.setattr(supports, "SPARSE", 0.5)
     monkeypatch.setattr(supports, "ROOM", 1)
+    monkeypatch.setattr(supports, "LEAST_PAIRS", 0)
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -10,20 +10,24 @@ from __future__ import annotations
 import numpy as np
 
 from regard.engines.cpu.best import BLOCK, block_bits, block_peaks, lowest_bit
-from regard.engines.cpu.jit import helper, kernel
+from regard.engines.cpu.jit import helper, kernel, larger
 from regard.engines.cpu.thresholds import entmax_row, solve_scores
+
+# Candidates that one compiled call thins out, so that Ctrl-C is heard: up to 60 passes over them.
+CALL_CANDIDATES = 1 << 21
 
 _MARGIN = 1e-5  # of a threshold: no rounding may hide a key that has a weight
 _ZERO = np.float32(0.0)
 _NOTHING, _INFINITY = np.float32(-np.inf), np.float32(np.inf)
+_LOWEST = np.finfo(np.float32).min
 _LEAST = 64  # so many candidates are not worth to be thinned out
 
 
 @helper
 def _least_score(peak, threshold, alpha):  # type: ignore[no-untyped-def]
-    """A number below every score that has a weight, and not far below."""
+    """A number below every score that has a weight, and not far below; above −inf, which means "not allowed"."""
     cut = np.float64(peak) + (threshold - _MARGIN) / (alpha - 1.0)
-    return np.float32(cut - 2.4e-7 * abs(cut))
+    return larger(np.float32(cut - 2.4e-7 * abs(cut)), _LOWEST)
 
 
 @helper
@@ -50,9 +54,11 @@ def _thin_out(scores, keys, count, alpha):  # type: ignore[no-untyped-def]
 def gather_tile(  # type: ignore[no-untyped-def]
     tile, first_column, alpha, most, peaks, scores, keys, counts, settled, cuts
 ):
-    """Add the columns of a tile to the candidates of its rows; returns whether all rows had room.
+    """Add the columns of a tile to the candidates of its rows.
 
-    A score that is NaN or +inf has none either: such rows are for `thresholds.py`.
+    Returns:
+        How many candidates were gone through to thin them out; −1 if a row had no room. A score that is NaN or +inf has
+        none either: such rows are for `thresholds.py`.
 
     Args:
         tile: Scores, `(n_rows, width)`; −inf means "not allowed".
@@ -65,12 +71,13 @@ def gather_tile(  # type: ignore[no-untyped-def]
         settled: How many there were when they were thinned out last.
         cuts: float32, what a score must reach.
     """
+    thinned = 0
     for i in range(tile.shape[0]):
         row, cut = tile[i], cuts[i]
         blocks = block_peaks(row, False, peaks)
         top = _largest(peaks[:blocks])
         if top == _INFINITY:
-            return False
+            return -1
         if top == _NOTHING or top < cut:
             continue
         if counts[i] == 0:
@@ -85,12 +92,13 @@ def gather_tile(  # type: ignore[no-untyped-def]
                     count += 1
                     bits &= bits - np.uint64(1)
         if count > 2 * settled[i] + _LEAST or count > most:
+            thinned += count
             count, cut = _thin_out(scores[i], keys[i], count, alpha)
             settled[i] = count
             if count > most:
-                return False
+                return -1
         counts[i], cuts[i] = count, cut
-    return True
+    return thinned
 
 
 @kernel
@@ -123,7 +131,9 @@ def weigh_candidates(scores, keys, counts, alpha, row_peaks, thresholds, slopes,
 
 
 @helper
-def list_tile(tile, first_column, alpha, row_peaks, thresholds, peaks, counts, keys):  # type: ignore[no-untyped-def]
+def list_tile(  # type: ignore[no-untyped-def]
+    tile, first_column, alpha, row_peaks, thresholds, peaks, counts, keys, scores
+):
     """Add the columns of a tile that have a weight to the lists of its rows, and perhaps a few that have none.
 
     Args:
@@ -134,6 +144,7 @@ def list_tile(tile, first_column, alpha, row_peaks, thresholds, peaks, counts, k
         peaks: Scratch for the largest of every 32 columns.
         counts: How long the lists are.
         keys: The lists, with room for the tile and one more; −1 follows the last key.
+        scores: Of the keys.
     """
     for i in range(tile.shape[0]):
         row, count = tile[i], counts[i]
@@ -143,12 +154,13 @@ def list_tile(tile, first_column, alpha, row_peaks, thresholds, peaks, counts, k
                 if peaks[b] >= cut:
                     bits = block_bits(row, b, False, cut, _INFINITY)
                     while bits:
-                        keys[i, count] = first_column + b * BLOCK + lowest_bit(bits)
+                        j = b * BLOCK + lowest_bit(bits)
+                        keys[i, count], scores[i, count] = first_column + j, row[j]
                         count += 1
                         bits &= bits - np.uint64(1)
         elif row_peaks[i] != _NOTHING:  # NaN, or ∞ − ∞: no key is known to have no weight
             for j in range(row.shape[0]):
-                keys[i, count] = first_column + j
+                keys[i, count], scores[i, count] = first_column + j, row[j]
                 count += 1 if row[j] != _NOTHING else 0
         counts[i] = count
         keys[i, count] = -1

@@ -128,13 +128,13 @@ def pool_weights(values, index, weights, pooled):  # type: ignore[no-untyped-def
 
 @kernel
 def differentiate_listed(  # type: ignore[no-untyped-def]
-    left, right, scale, values, gradient, index, codes, by_row, by_column, numbers, pairs, table, scratch,
+    left, right, scale, values, gradient, index, scores, codes, by_row, by_column, numbers, pairs, table, scratch,
     rule, alpha, offsets, scales, deltas, row_hashes, column_hashes, limit, factor,
     to_left, to_right, to_values, to_by_row, to_by_column, to_numbers, to_table,
 ):  # fmt: skip
     """Add what every list gives to the gradients: `to_right` and `to_values` are `(n_keys, dim)`, empty if not wanted.
 
-    `scale` is what `left` was multiplied by.
+    `scale` is what `left` was multiplied by; `scores` are those of the lists, `(0, 0)` to compute them.
     """
     n_steps, most = codes.shape[0], index.shape[1]
     row_scratch, change_scratch = np.empty(most, np.float32), np.empty(most, np.float32)
@@ -143,10 +143,14 @@ def differentiate_listed(  # type: ignore[no-untyped-def]
         length = _length(index[i])
         listed, row, change = index[i, :length], row_scratch[:length], change_scratch[:length]
         pairs_row = pairs[i % pairs.shape[0]]
-        _score(
-            left[i], right, listed, row, codes, by_row[:, i], by_column, scratch[0], numbers, pairs_row, table,
-            scratch[1],
-        )  # fmt: skip
+        known = scores.shape[0] > 0
+        if n_steps or not known:  # the way back through a step needs what it was given
+            _score(
+                left[i], right, listed, row, codes, by_row[:, i], by_column, scratch[0], numbers, pairs_row, table,
+                scratch[1],
+            )  # fmt: skip
+        if known:
+            row[:] = scores[i, :length]
         _dots(gradient[i], values, listed, change)
         if row_hashes.size:
             for t in range(length):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from regard.engines.cpu import listed, workers
@@ -28,6 +29,8 @@ from regard.problem import AttentionProblem
 # have 64 numbers. Longer ones are more work.
 BLOCK_PAIRS = 1 << 18
 PAIR_SECONDS = 12e-9  # what a listed pair costs
+
+_UNKNOWN = torch.zeros(0, 0, dtype=torch.float32, device="cpu")
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Lists:
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
         least, matrices = 0.0, _matrices(program, entry, rows, entry.values)
         dropout = dropout_arguments(program, entry, rows)
-        for index in cut_lists(self.problem, self._index(entry, rows)):
+        for (index,) in cut_lists(self.problem, self._index(entry, rows)):
             lowest = listed.pool_listed(
                 *matrices,
                 index.numpy(),
@@ -81,14 +84,15 @@ class Lists:
         """The scores of the lists of some rows, −inf after their ends, and the lists: `(n_rows, width)` each."""
         lists = self._index(entry, rows)
         pieces = [np.empty((len(rows), 0), np.float32)]
-        for index in cut_lists(self.problem, lists):
+        for (index,) in cut_lists(self.problem, lists):
             pieces.append(np.empty(index.shape, np.float32))
             steps = _steps(entry, rows, index)
             listed.score_listed(*_matrices(program, entry, rows), index.numpy(), *steps, pieces[-1])
         return pieces[-1] if len(pieces) == 2 else np.concatenate(pieces, 1), lists.numpy()
 
     def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
-        differentiate_lists(program, entry, rows, cut_lists(self.problem, self._index(entry, rows)), facts, sums)
+        lists = ((index, _UNKNOWN) for (index,) in cut_lists(self.problem, self._index(entry, rows)))
+        differentiate_lists(program, entry, rows, lists, facts, sums)
 
 
 def _call_pairs(problem: AttentionProblem) -> int:
@@ -96,22 +100,30 @@ def _call_pairs(problem: AttentionProblem) -> int:
     return max(BLOCK_PAIRS * 256 // (dims + 128), 1)
 
 
-def cut_lists(problem: AttentionProblem, index: Tensor) -> Iterator[Tensor]:
-    """The lists of some rows, cut where they are too long for one call."""
-    for piece in cut(range(index.shape[-1]), max(_call_pairs(problem) // max(len(index), 1), 1)):
+def cut_lists(problem: AttentionProblem, *lists: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The lists of some rows, and what belongs to them, cut where they are too long for one call."""
+    n_rows, width = lists[0].shape
+    for piece in cut(range(width), max(_call_pairs(problem) // max(n_rows, 1), 1)):
         workers.check_stopped()
-        yield index[:, piece.start : piece.stop].contiguous()
+        yield tuple(each[:, piece.start : piece.stop].contiguous() for each in lists)
 
 
 def differentiate_lists(
-    program: Program, entry: Entry, rows: range, lists: Iterable[Tensor], facts: RowFacts, sums: KeySums
+    program: Program, entry: Entry, rows: range, lists: Iterable[tuple[Tensor, ...]], facts: RowFacts, sums: KeySums
 ) -> None:
-    """Add what the lists of a block give to the gradients: its rows' keys, in as many pieces as they come."""
+    """Add what the lists of a block give to the gradients.
+
+    Args:
+        program, entry, rows, facts, sums: As for `ways.WayBack.differentiate`.
+        lists: The rows' keys and their scores, in as many pieces as they come; the scores `(0, 0)` where they are not
+            known. Where they are, they must be used: weights are sharp, and another order of adding up makes a large
+            score differ from its row's peak.
+    """
     to_by_row, to_left = np.zeros((len(entry.codes), len(rows)), np.float32), sums.left[rows.start : rows.stop]
     to_left.fill(0)
     left, right, values = _matrices(program, entry, rows, entry.values)
     gradient, dropout = facts.gradient.contiguous().numpy(), dropout_arguments(program, entry, rows)
-    for index in lists:
+    for index, scores in lists:
         listed.differentiate_listed(
             left,
             right,
@@ -119,6 +131,7 @@ def differentiate_lists(
             values,
             gradient,
             index.numpy(),
+            scores.numpy(),
             *_steps(entry, rows, index),
             program.rule,
             entry.alpha,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from regard.engines.cpu.best import BLOCK
-from regard.engines.cpu.candidates import gather_tile, list_tile
+from regard.engines.cpu.candidates import CALL_CANDIDATES, gather_tile, list_tile
 from regard.engines.cpu.jit import helper, kernel, multiply
 from regard.engines.cpu.rows import (
     ONE,
@@ -181,34 +181,45 @@ def _score_row(  # type: ignore[no-untyped-def]
 @kernel
 def gather_span(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, tile, origin, n_columns,
-    codes, by_row, by_column, numbers, pairs, table, first, stop, allowed, alpha, most, candidates,
+    codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
+    begin, alpha, most, candidates,
 ):  # fmt: skip
-    """Add the columns of a span to the candidates of each row, see `supports.py`; returns whether all had room.
+    """Add the columns of a span to the candidates of each row, see `candidates.py`.
+
+    Returns:
+        The column after those that were taken in, so that Ctrl-C is heard where that is much work; −1 if a row had no
+        room.
 
     Args:
         tile: Scratch, `(n_rows, width)`: as many columns as are worked on together.
+        begin: The column of the span with which to begin.
         most: How many candidates a row may keep.
         candidates: (scores, keys, counts, settled counts, cuts) of the rows.
     """
     flat = tile.reshape(-1)
     peaks = np.empty(tile.shape[1] // BLOCK + 1, np.float32)
-    for start in range(0, n_columns, tile.shape[1]):
+    thinned = 0
+    for start in range(begin, n_columns, tile.shape[1]):
+        if thinned > CALL_CANDIDATES:
+            return start
         width = min(tile.shape[1], n_columns - start)
         scores = flat[: tile.shape[0] * width].reshape(tile.shape[0], width)
         _score_rows(
             sgemm, left, left_stride, right, right_stride, dim, origin, start, codes, by_row, by_column, numbers,
             pairs, table, first, stop, allowed, scores,
         )  # fmt: skip
-        if not gather_tile(scores, origin + start, alpha, most, peaks, *candidates):
-            return False
-    return True
+        more = gather_tile(scores, origin + start, alpha, most, peaks, *candidates)
+        if more < 0:
+            return -1
+        thinned += more
+    return n_columns
 
 
 @kernel
 def list_span(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, tile, origin, n_columns,
     codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
-    begin, alpha, row_peaks, thresholds, counts, keys,
+    begin, alpha, row_peaks, thresholds, counts, keys, found,
 ):  # fmt: skip
     """Add the columns of a span that have a weight to each row's list; returns where the lists had no more room.
 
@@ -216,7 +227,7 @@ def list_span(  # type: ignore[no-untyped-def]
         tile: Scratch, `(n_rows, width)`: as many columns as are worked on together.
         begin: The column of the span with which to begin.
         alpha, row_peaks, thresholds: What tells who has a weight, see `candidates.list_tile`.
-        counts, keys: The lists.
+        counts, keys, found: The lists, with their scores.
     """
     flat = tile.reshape(-1)
     peaks = np.empty(tile.shape[1] // BLOCK + 1, np.float32)
@@ -229,7 +240,7 @@ def list_span(  # type: ignore[no-untyped-def]
             sgemm, left, left_stride, right, right_stride, dim, origin, start, codes, by_row, by_column, numbers,
             pairs, table, first, stop, allowed, scores,
         )  # fmt: skip
-        list_tile(scores, origin + start, alpha, row_peaks, thresholds, peaks, counts, keys)
+        list_tile(scores, origin + start, alpha, row_peaks, thresholds, peaks, counts, keys, found)
     return n_columns
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from regard.engines.cpu.ways import Facts, Found, KeySums, RowFacts, cut, dropou
 SPARSE = 5
 MOST_CANDIDATES = 512  # that a row keeps
 ROOM = 1024  # keys that a row's list takes before it is gone through
+LEAST_PAIRS = 1 << 16  # that a block of rows visits, for its lists to be worth the calls that make them
 SAMPLES, SAMPLE_ROWS = 4, 16  # the blocks of rows by which it is told how sparse weights are
 
 
@@ -64,29 +66,37 @@ class Supports:
 
     def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
         lists = (
-            piece for keys in self._lists(program, entry, rows, facts) for piece in cut_lists(program.problem, keys)
+            piece for each in self._lists(program, entry, rows, facts) for piece in cut_lists(program.problem, *each)
         )
         differentiate_lists(program, entry, rows, lists, facts, sums)
 
-    def _lists(self, program: Program, entry: Entry, rows: range, facts: RowFacts) -> Iterator[Tensor]:
-        """The keys of a block that have a weight, in pieces: `(n_rows, width)`, then −1."""
-        counts = np.zeros(len(rows), np.int64)
-        keys = workers.scratch("keys", len(rows), 2 * (max(ROOM, self.tiles.width(rows)) + 1)).view(np.int64)
-        for _ in self.tiles.list_support(program, entry, rows, facts, counts, keys):
-            lists = keys[:, : counts.max(initial=0)]
-            lists[np.arange(lists.shape[1]) >= counts[:, None]] = -1
-            yield torch.from_numpy(lists)
+    def _lists(self, program: Program, entry: Entry, rows: range, facts: RowFacts) -> Iterator[tuple[Tensor, Tensor]]:
+        """The keys of a block that have a weight, then −1, and their scores, in pieces: `(n_rows, width)` each."""
+        counts, width = np.zeros(len(rows), np.int64), max(ROOM, self.tiles.width(rows)) + 1
+        keys = workers.scratch("keys", len(rows), 2 * width).view(np.int64)
+        scores = workers.scratch("candidates", len(rows), width)
+        for _ in self.tiles.list_support(program, entry, rows, facts, (counts, keys, scores)):
+            longest = counts.max(initial=0)
+            lists = keys[:, :longest]
+            lists[np.arange(longest) >= counts[:, None]] = -1
+            yield torch.from_numpy(lists), torch.from_numpy(scores[:, :longest])
             counts[:] = 0
 
     def are_few(self, program: Program, facts: Facts) -> bool:
-        """Whether few keys have a weight, by the look of some rows."""
+        """Whether few of the keys that tiles visit have a weight, by the look of some rows."""
+        return workers.run([partial(self._are_few, program, facts)])[0]  # as a task: on one core, with its own scratch
+
+    def _are_few(self, program: Program, facts: Facts) -> bool:
         grid, entries = program.problem.grid, program.entries
+        visited = self.tiles.visited(self.tiles.height)
+        if visited * self.tiles.height < LEAST_PAIRS:
+            return False
         blocks = list(cut(grid.rows, min(SAMPLE_ROWS, self.tiles.height)))
         asked = list(itertools.product(entries, blocks))
         some = asked[:: max(len(asked) // SAMPLES, 1)]
         listed = sum(
             int((keys >= 0).sum())
             for entry, rows in some
-            for keys in self._lists(program, entry, rows, facts.of(entry, rows))
+            for keys, _ in self._lists(program, entry, rows, facts.of(entry, rows))
         )
-        return listed * SPARSE < sum(len(rows) for _, rows in some) * grid.n_keys
+        return listed * SPARSE < sum(len(rows) for _, rows in some) * visited

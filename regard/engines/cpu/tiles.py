@@ -281,26 +281,30 @@ class Tiles:
 
     def gather(self, program: Program, entry: Entry, rows: range, most: int, candidates: tuple[Any, ...]) -> bool:
         """Add the keys of a block that may have a weight to its candidates; whether all rows had room."""
-        for _, arguments in self._score_arguments(program, entry, rows):
-            if not spans.gather_span(*arguments, entry.alpha, most, candidates):
-                return False
+        for columns, arguments in self._score_arguments(program, entry, rows):
+            done = 0
+            while done < len(columns):
+                workers.check_stopped()
+                done = spans.gather_span(*arguments, done, entry.alpha, most, candidates)
+                if done < 0:
+                    return False
         return True
 
     def list_support(
-        self, program: Program, entry: Entry, rows: range, facts: RowFacts, counts: Any, keys: Any
+        self, program: Program, entry: Entry, rows: range, facts: RowFacts, lists: tuple[Any, Any, Any]
     ) -> Iterator[None]:
         """List the keys of a block that have a weight; stops at the end and wherever the lists have no more room.
 
         Args:
             program, entry, rows: Which block.
             facts: The peaks and thresholds of its rows.
-            counts: How long the lists are. Who takes them puts it back to 0.
-            keys: The lists: −1 follows the last key.
+            lists: (how many keys, the keys, their scores) of each row; −1 follows the last key. Who takes the lists
+                puts their lengths back to 0.
         """
         for columns, arguments in self._score_arguments(program, entry, rows):
             done = 0
             while done < len(columns):
-                done = spans.list_span(*arguments, done, entry.alpha, facts.offsets, facts.scales, counts, keys)
+                done = spans.list_span(*arguments, done, entry.alpha, facts.offsets, facts.scales, *lists)
                 if done < len(columns):
                     yield
         yield

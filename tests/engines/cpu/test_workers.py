@@ -15,7 +15,7 @@ import torch
 pytest.importorskip("numba")
 
 from regard import Additive, Entmax, Gated, TopK, attend
-from regard.engines.cpu import lists, spans, workers
+from regard.engines.cpu import blas, lists, spans, workers
 from regard.engines.tiled import Tiled
 
 KERNELS = Tiled(kernels=True)
@@ -471,3 +471,29 @@ def test_short_work_stays_with_the_caller(monkeypatch, two_threads):
     assert workers.run([where] * 40, seconds=2.0) == [here] * 40
     assert here not in workers.run([where] * 4, seconds=2.0)
     assert here not in workers.run([where] * 4)
+
+
+def test_the_caller_has_its_cores_back(two_threads):
+    set_mkl = getattr(blas._library(), "MKL_Set_Num_Threads_Local", None)
+    if set_mkl is None:
+        pytest.skip("another BLAS")
+
+    def fail():
+        raise KeyError("mine")
+
+    def inside():
+        before = set_mkl(1)
+        assert before == 1  # as it is in a task
+        workers.run([list])
+        assert set_mkl(1) == 1
+
+    for own in (0, 2):  # 0: as many as all threads
+        original = set_mkl(own)
+        try:
+            workers.run([inside])
+            assert set_mkl(own) == own
+            with pytest.raises(KeyError, match="mine"):
+                workers.run([fail])
+            assert set_mkl(own) == own
+        finally:
+            set_mkl(original)
