@@ -2,6 +2,7 @@
 
 import doctest
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ def test_there_is_a_console_example():
 
 @pytest.mark.parametrize(("arguments", "shown"), CONSOLE)
 def test_every_command_prints_what_is_shown(arguments, shown):
-    run = subprocess.run([sys.executable, "-m", "regard", *arguments.split()], cwd=ROOT, capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-m", "regard", *shlex.split(arguments)], cwd=ROOT, capture_output=True, text=True)
     printed = "\n".join(line.rstrip() for line in run.stdout.splitlines())
     assert printed.strip() == shown.strip()
 
