@@ -218,6 +218,10 @@ class _Recorded(WeightsView):
     def _tracks(self) -> bool:
         return False
 
+    @torch.no_grad()
+    def _define(self, rows: Tensor | None = None) -> Tensor:
+        return super()._define(rows)
+
 
 def _problem(queries: Tensor, keys: Tensor, **options: Any) -> AttentionProblem:
     # Nothing is pooled: values are as many as keys, and empty.

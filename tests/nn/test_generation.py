@@ -105,6 +105,67 @@ def test_beam_search_with_room_for_all_finds_the_best_of_all(name, penalty):
     assert differs, "greedy finds the same everywhere: the search had nothing to do"
 
 
+class Table(torch.nn.Module):
+    """Scores that depend on the place and the last token: what a search finds can be computed by hand."""
+
+    alignment = ()
+
+    def __init__(self, n_places, generator):
+        super().__init__()
+        self.scores = 2 * torch.randn(n_places, TARGET, TARGET, generator=generator, dtype=torch.float64)
+        self.place = 0
+
+    def start(self, source, source_padding=None):
+        self.place = 0
+        return self
+
+    def step(self, tokens, state):
+        self.place += 1
+        return self.scores[self.place - 1, tokens]
+
+    def reorder(self, index):
+        """The scores do not depend on the source."""
+
+
+def search(table, beams, max_length, penalty):
+    """Beam search as it is defined: it goes on to the limit, whatever it has found."""
+    steps = table.scores.log_softmax(-1)
+    unfinished, finished = {(): 0.0}, {}
+    for place in range(max_length + 1):
+        longer = {
+            (*tokens, token): score + float(steps[place, tokens[-1] if tokens else START, token])
+            for tokens, score in unfinished.items()
+            for token in range(TARGET)
+        }
+        best = sorted(longer, key=longer.get, reverse=True)
+        unfinished = {}
+        for tokens in best[: 2 * beams]:
+            if tokens[-1] == STOP and len(unfinished) < beams:
+                finished[tokens] = longer[tokens]
+            elif tokens[-1] != STOP and len(unfinished) < beams and place < max_length:
+                unfinished[tokens] = longer[tokens]
+    best = max(finished, key=lambda tokens: finished[tokens] / len(tokens) ** penalty)
+    return list(best[:-1]), finished[best]
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 1.5])
+@pytest.mark.parametrize("beams", [1, 2, 3])
+def test_a_narrow_search_finds_what_it_would_if_it_never_ended_early(beams, penalty):
+    generator = torch.Generator().manual_seed(beams)
+    source = torch.zeros(1, 1, dtype=torch.long)
+    for _ in range(60):
+        table = Table(7, generator)
+        options = {"method": "beam", "beams": beams, "max_length": 6, "length_penalty": penalty}
+        (found,) = nn.generate(table, source, start=START, stop=STOP, **options)
+        try:
+            tokens, score = search(table, beams, 6, penalty)
+        except ValueError:  # nothing was finished
+            assert not found.complete
+            continue
+        assert found.tokens == tokens
+        assert found.score == pytest.approx(score, abs=1e-9)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_one_beam_is_greedy(name):
     for seed in range(3):

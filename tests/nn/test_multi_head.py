@@ -39,6 +39,10 @@ MASKS = {
     "by head": lambda: {"attn_mask": torch.rand(BATCH * HEADS, N_QUERIES, N_KEYS) < 0.3},
     "padding": lambda: {"key_padding_mask": torch.arange(N_KEYS) >= torch.tensor([[N_KEYS], [4]])},
     "added padding": lambda: {"key_padding_mask": torch.randn(BATCH, N_KEYS, dtype=torch.float64)},
+    "both in numbers": lambda: {
+        "attn_mask": torch.randn(N_QUERIES, N_KEYS, dtype=torch.float64),
+        "key_padding_mask": torch.randn(BATCH, N_KEYS, dtype=torch.float64),
+    },
     "both": lambda: {
         "attn_mask": (torch.rand(N_QUERIES, N_KEYS) < 0.2),
         "key_padding_mask": torch.arange(N_KEYS) >= torch.tensor([[N_KEYS], [4]]),

@@ -183,7 +183,7 @@ def test_every_sample_of_a_layer_gives_what_pytorch_gives(databases, name, train
                 tensors_of(layer(*sample.forward_input.args, **sample.forward_input.kwargs)) for layer in (theirs, ours)
             )
         assert_near(got, wanted, sample.forward_input.args)
-    assert n_zeroed <= len(samples) // 4
+    assert n_zeroed == (len(samples) // 4 if name == "nn.Transformer" and not training else 0)
 
 
 def test_pytorch_skips_the_second_derivatives_that_are_checked_here(databases):

@@ -12,6 +12,7 @@ from regard import (
     Allowed,
     Bias,
     Causal,
+    Custom,
     Entmax,
     Gated,
     Padding,
@@ -131,6 +132,18 @@ def test_in_training_gradients_are_as_without_and_the_record_stays_as_it_was():
     assert not dense.requires_grad
     torch.testing.assert_close(dense, wanted)  # before dropout, and before the step
     assert not torch.allclose(layer.weigh(x, x, x).dense(), wanted, atol=1e-4)
+
+
+def test_a_score_with_parameters_that_nobody_declared_is_read_from_what_was_kept():
+    slope = torch.nn.Parameter(torch.tensor(0.7))
+    layer, x = layer_of(score=Custom(lambda q, k: slope * (q @ k.mT))), tokens()
+    with nn.record(layer, rows=[4, 2]) as recording:
+        layer(x, x, x)[0].sum().backward()
+    wanted, view = whole(layer, x)[:, :, [4, 2]], recording[0][0]
+    torch.testing.assert_close(view.dense(), wanted)
+    torch.testing.assert_close(view.entropy(), -(wanted * wanted.log()).sum(-1))
+    assert not view.rows(0).requires_grad
+    assert not view.entropy().requires_grad
 
 
 def test_layers_are_named_and_calls_are_in_order():
