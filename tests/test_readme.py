@@ -31,7 +31,9 @@ def test_there_is_a_console_example():
 
 @pytest.mark.parametrize(("arguments", "shown"), CONSOLE)
 def test_every_command_prints_what_is_shown(arguments, shown):
-    run = subprocess.run([sys.executable, "-m", "regard", *shlex.split(arguments)], cwd=ROOT, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "regard", *shlex.split(arguments)], cwd=ROOT, capture_output=True, text=True
+    )
     printed = "\n".join(line.rstrip() for line in run.stdout.splitlines())
     assert printed.strip() == shown.strip()
 
