@@ -72,7 +72,7 @@ def test_self_attention_starts_as_a_linear_layer_does():
     torch.manual_seed(0)
     layer = nn.SelfAttention(100, 50)
     for matrix in (layer.W_Q, layer.W_K, layer.W_V):
-        assert 0.09 < float(matrix.abs().max()) <= 0.1
+        assert 0.09 < float(matrix.detach().abs().max()) <= 0.1
     before = layer.W_Q.clone()
     layer.reset_parameters()
     assert not torch.equal(before, layer.W_Q)
