@@ -1,17 +1,12 @@
 """The samples that PyTorch tests its own attention with, run through ours: outputs, gradients, second derivatives.
 
-They are in PyTorch's internal databases: `module_db` for layers, `op_db` for functions. Those load `expecttest` for a
-base class of PyTorch's own test cases; where it is not installed, an empty one takes its place.
+They are in PyTorch's internal databases: `module_db` for layers, `op_db` for functions.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import math
-import sys
-import types
-import unittest
 import warnings
 
 import pytest
@@ -52,16 +47,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's enco
 @pytest.fixture(scope="module")
 def databases():
     """PyTorch's entries, layers and functions, by name."""
-    patch = pytest.MonkeyPatch()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if importlib.util.find_spec("expecttest") is None:
-            stand_in = types.ModuleType("expecttest")
-            stand_in.TestCase = type("TestCase", (unittest.TestCase,), {})
-            patch.setitem(sys.modules, "expecttest", stand_in)
         from torch.testing._internal.common_methods_invocations import op_db
         from torch.testing._internal.common_modules import module_db
-    patch.undo()
     return {entry.name: entry for entry in [*module_db, *op_db] if entry.name in {*OURS, SDPA, MULTI_HEAD}}
 
 
