@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from dictionary import Pronunciations, read_dictionary, split_words
@@ -38,7 +39,7 @@ SEED = 7
 LONGEST = 40  # phonemes that are written at most; the dictionary's longest word has 32
 
 # What each model is made with, and how it is trained.
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "seq2seq": {"hidden": 512, "embedding": 128, "layers": 2, "dropout": 0.35},
     "transformer": {"dim": 256, "heads": 4, "layers": 4, "dropout": 0.15, "attention_dropout": 0.0},
 }
@@ -99,6 +100,7 @@ def judge(model: nn.Module, words: Pronunciations, device: str, beams: int, size
 
 def train(
     name: str,
+    settings: dict[str, Any],
     words: Pronunciations,
     development: Pronunciations,
     *,
@@ -110,7 +112,7 @@ def train(
     """The average of a model's weights along its training, and the curve: loss and error rates by epoch."""
     torch.manual_seed(SEED)
     examples, draw = Examples(words, device), torch.Generator().manual_seed(SEED)
-    model = build_model(name, MODELS[name]).to(device)
+    model = build_model(name, settings).to(device)
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(AVERAGING))
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATES[name], betas=(0.9, 0.98), weight_decay=DECAY)
     n_steps = epochs * sum(1 for _ in examples.batches(size, torch.Generator()))
@@ -152,14 +154,17 @@ def main() -> None:
     reads.add_argument("--beams", type=int, default=5, help="for the test")
     reads.add_argument("--share", type=float, default=1.0, help="which part of the words to take")
     reads.add_argument("--seconds", type=float, default=float("inf"), help="after which no epoch begins")
+    reads.add_argument("--settings", type=json.loads, default={}, help="other sizes: '{\"hidden\": 64}'")
     reads.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     asked = reads.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
 
+    settings = MODELS[asked.model] | asked.settings
     split = split_words(read_dictionary(asked.dictionary), SEED, asked.share)
     model, curve = train(
         asked.model,
+        settings,
         split.train,
         split.development,
         epochs=asked.epochs,
@@ -171,11 +176,11 @@ def main() -> None:
     greedy, beam = (judge(model, split.test, asked.device, beams) for beams in (1, asked.beams))
     asked.out.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.half().contiguous().cpu() for name, tensor in model.state_dict().items()}
-    settings = {"model": asked.model, "settings": MODELS[asked.model]}
-    metadata = {"format": "regard pronouncer", **{key: json.dumps(value) for key, value in settings.items()}}
+    described = {"model": asked.model, "settings": settings}
+    metadata = {"format": "regard pronouncer", **{key: json.dumps(value) for key, value in described.items()}}
     save_file(weights, asked.out / f"{asked.model}.safetensors", metadata)
     record = {
-        **settings,
+        **described,
         "seed": SEED,
         "epochs": len(curve),
         "batch": asked.batch,
