@@ -117,11 +117,12 @@ print("rich" in sys.modules)
 RULES = [regard.Softmax(), regard.Sparsemax(), regard.TopK(3), regard.OneHot()]
 
 
+@pytest.mark.parametrize("spread", [0.1, 10.0])  # under sparsemax many keys have a weight, or few
 @pytest.mark.parametrize("kernels", [False, True])
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize("mask", [None, regard.Causal(), regard.Selected(torch.arange(2).expand(90, 2))])
-def test_what_passes_say_they_did_adds_up(rule, kernels, mask):
-    x = torch.randn(2, 90, 3)
+def test_what_passes_say_they_did_adds_up(rule, kernels, mask, spread):
+    x = torch.randn(2, 90, 3) * spread
     view = weigh(x, x, x, weights=rule, mask=mask, engine=regard.engines.Tiled(1 << 12, kernels=kernels))
 
     def done(read) -> tuple[int, float]:

@@ -9,7 +9,8 @@ To test an engine of your own:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -51,13 +52,13 @@ def check(engine: Engine, case: Case) -> Outcome:
     refusals = engine.refusals(problem)
     if refusals:
         return Outcome(tuple(refusals))
-    exact = _run(Reference(), case.make(torch.float64))
+    exact = _define(replace(case, dtype=torch.float64))
     if isinstance(exact, ScoreError):
         got = _run(engine, problem)
         if isinstance(got, ScoreError):
             return Outcome((f"refused while running: {got}",))
         raise Mismatch(f"{case}: the definition refuses ({exact}) and {engine.name} does not")
-    plain = _run(Reference(), case.make(case.dtype))
+    plain = _define(case)
     got = _run(engine, problem)
     assert isinstance(plain, dict)
     if isinstance(got, ScoreError):
@@ -65,6 +66,12 @@ def check(engine: Engine, case: Case) -> Outcome:
     for name, wanted in exact.items():
         _compare(f"{case}: {engine.name}, {name}", got[name], plain[name], wanted, case.dtype)
     return Outcome()
+
+
+@lru_cache(maxsize=8192)  # a few kB each: a case is asked for by every engine, and in every dtype
+def _define(case: Case) -> dict[str, Tensor] | ScoreError:
+    """The definition's output and gradients, in the dtype of the case."""
+    return _run(Reference(), case.make(case.dtype))
 
 
 def _run(engine: Engine, problem: AttentionProblem) -> dict[str, Tensor] | ScoreError:

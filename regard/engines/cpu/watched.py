@@ -34,6 +34,12 @@ class _WatchedTiles(Tiles):
         self.advance(len(rows) / part[1])
         return least
 
+    def gather(self, program: Program, entry: Entry, rows: range, most: int, candidates: tuple[Any, ...]) -> bool:
+        gathered = super().gather(program, entry, rows, most, candidates)
+        if gathered:  # otherwise the block is gone through again, tile by tile
+            self.advance(len(rows))
+        return gathered
+
     def tiles(self, program: Program, entry: Entry, rows: range) -> Iterator[LiveSpan]:
         yield from super().tiles(program, entry, rows)
         self.advance(len(rows))
