@@ -22,7 +22,6 @@ EXAMPLES = """\
   regard tour                                          attention, live
   regard ask grades.csv --key gpa --value salary 3.5   what similar rows say
   regard see "The dog was happy, so it wagged its tail"   what each word looks at
-  regard pronounce attention                           letters to sounds
   regard doctor --json                                 for a bug report
 
 [bold]Exit codes[/bold]
