@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import math
 import sys
@@ -27,6 +28,12 @@ SHOWN = 5
 LONGEST_WORD = 4096
 """A word of more bytes than this means that a binary file is damaged, or none."""
 
+LARGEST_DIM = 1 << 20
+"""No vectors have more numbers: a first line that says so is no header."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Some editors put it before a text in UTF-8; it belongs to no word."""
+
 Entry = tuple[int, str, "array[float]"]
 """The number of a line, a word, its vector."""
 
@@ -48,9 +55,9 @@ class BadLines:
             )
         self.found.append(number)
 
-    def miscounted(self, promised: int, got: int) -> None:
+    def miscounted(self, promised: int, got: str) -> None:
         """The file has not as many words as its first line says."""
-        self.miscount = f"its first line says {promised:,} words, and there are {got:,}"
+        self.miscount = f"its first line says {promised:,} words, and there are {got}"
         if self.on_bad == "raise":
             raise TableError(
                 f"{self.name} must be whole: {self.miscount}. Download it again, or take what is there with "
@@ -108,7 +115,7 @@ def _check_options(file_format: str, limit: int | None, on_bad: str) -> None:
 def _read(
     stream: BufferedIOBase, name: str, file_format: Format, limit: int | None, on_bad: OnBad
 ) -> tuple[list[str], Tensor]:
-    first = stream.readline(1 << 20)
+    first = stream.readline(1 << 24).removeprefix(BYTE_ORDER_MARK)
     header = None if file_format == "glove" else _header(first)
     if file_format in ("word2vec", "binary") and header is None:
         raise TableError(
@@ -133,8 +140,12 @@ def _read(
         entries = _binary_entries(buffered, promised, dim, bad) if binary else _text_entries(buffered, b"", 2, dim, bad)
     words, vectors = _collected(entries, dim, limit, bad)
     at_end = limit is None or len(words) < limit
-    if promised is not None and at_end and len(words) + len(bad.found) != promised:
-        bad.miscounted(promised, len(words))
+    if promised is not None and at_end:
+        found = len(words) + len(bad.found)
+        if found != promised:
+            bad.miscounted(promised, f"{found:,}")
+        elif buffered.read(LONGEST_WORD).strip():  # of a binary file, where no more was read than was promised
+            bad.miscounted(promised, "more")
     bad.warn()
     if not words:
         raise TableError(f"{name} must have at least one word with its vector: got none.")
@@ -165,7 +176,7 @@ def _text_entries(stream: _Peekable, first: bytes, number: int, dim: int, bad: B
     """The entries of lines of text; `first` is a line that was read already, the one with that number."""
     line = first or stream.readline()
     while line:
-        # From the right: some of GloVe's words have a space in them.
+        # From the right: some of GloVe's words have a space in them, as ". . ." has.
         parts = line.rstrip().rsplit(b" ", dim)
         entry = _text_entry(number, parts, dim)
         if entry is not None:
@@ -179,12 +190,26 @@ def _text_entries(stream: _Peekable, first: bytes, number: int, dim: int, bad: B
 
 
 def _text_entry(number: int, parts: list[bytes], dim: int) -> Entry | None:
+    before, _, last = parts[0].rpartition(b" ")
+    if before and _is_number(last):  # a number too many is no part of the word
+        return None
     try:
         vector = array("f", map(float, parts[1:]))
         word = parts[0].decode("utf-8")
     except ValueError:  # UnicodeDecodeError is one
         return None
+    if b"_" in b"".join(parts[1:]):  # Python reads 1_0 as 10, and nobody else does
+        return None
     return (number, word, vector) if word and len(vector) == dim else None
+
+
+def _is_number(text: bytes) -> bool:
+    """Whether it is a number in digits: "nan" and "infinity" are words too."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return any(b"0"[0] <= byte <= b"9"[0] for byte in text)
 
 
 def _binary_entries(stream: _Peekable, count: int, dim: int, bad: BadLines) -> Iterator[Entry]:
@@ -202,22 +227,37 @@ def _binary_entries(stream: _Peekable, count: int, dim: int, bad: BadLines) -> I
         if sys.byteorder == "big":
             vector.byteswap()
         try:
-            yield number, word.lstrip(b"\n").decode("utf-8"), vector
+            name = word.lstrip(b"\n").decode("utf-8")
         except UnicodeDecodeError:
             bad.report(number, f"a word must be in UTF-8: got {word[:40]!r}")
+            continue
+        if name:
+            yield number, name, vector
+        else:
+            bad.report(number, "there must be a word before its numbers: got none")
 
 
 def _header(line: bytes) -> tuple[int, int] | None:
     parts = line.split()
-    if len(parts) != 2 or not all(part.isdigit() for part in parts) or int(parts[1]) < 1:
+    if len(parts) != 2 or not all(part.isdigit() and len(part) < 16 for part in parts):
         return None
-    return int(parts[0]), int(parts[1])
+    count, dim = map(int, parts)
+    return (count, dim) if 1 <= dim <= LARGEST_DIM else None
 
 
 def _looks_binary(start: bytes, dim: int) -> bool:
-    """Whether what follows the first word is float32 numbers, not their digits."""
-    after = start.lstrip(b"\n").partition(b" ")[2][: 4 * dim]
-    return any(byte > 126 or (byte < 32 and byte not in b"\t\r\n") for byte in after.split(b"\n")[0])
+    """Whether what follows the first word is float32 numbers, not their digits. These may have any byte among them."""
+    start = start.lstrip(b"\r\n")
+    if _text_entry(0, start.partition(b"\n")[0].rstrip().rsplit(b" ", dim), dim) is not None:
+        return False
+    after = start.partition(b" ")[2][: 4 * dim]
+    if any(byte < 32 and byte not in b"\t\r\n" for byte in after):
+        return True
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(after)  # which may break off within a letter
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def _shown(line: bytes) -> str:

@@ -95,6 +95,8 @@ def test_a_word_with_a_space_in_it_is_read_whole(write):
 
 BAD = {
     "too few": (b"cat 0.1 0.2", "must have a word and 3 numbers: got 'cat 0.1 0.2'"),
+    "too many": (b"cat 0.1 0.2 0.3 0.4", "must have a word and 3 numbers: got 'cat 0.1 0.2 0.3 0.4'"),
+    "underscore": (b"cat 1_0 0.2 0.3", "must have a word and 3 numbers"),
     "no number": (b"cat 0.1 0.2 x", "must have a word and 3 numbers: got 'cat 0.1 0.2 x'"),
     "no word": (b" 0.1 0.2 0.3", "must have a word and 3 numbers"),
     "not utf-8": (b"ca\xff 0.1 0.2 0.3", "must have a word in UTF-8"),
@@ -116,6 +118,33 @@ def test_a_bad_line_is_reported_with_its_number_or_skipped_and_counted(write, na
         read = WordVectors.read(path, on_bad="skip")
     assert read.words == WORDS
     assert torch.equal(read.vectors, VECTORS)
+
+
+@pytest.mark.parametrize("data", [glove(), word2vec()], ids=["glove", "word2vec"])
+def test_a_byte_order_mark_belongs_to_no_word(write, data):
+    read = WordVectors.read(write(b"\xef\xbb\xbf" + data))
+    assert read.words == WORDS
+    assert torch.equal(read.vectors, VECTORS)
+
+
+@pytest.mark.parametrize("first", [b"4 2", b"4 4", b"cat 0.1"], ids=["fewer", "more", "no header"])
+def test_a_first_line_of_another_dimension_does_not_make_numbers_into_words(write, first):
+    with pytest.raises(TableError, match="line 2: must have a word and . numbers: got 'the 0.5 -1.25 3.0'"):
+        WordVectors.read(write(first + b"\n" + glove()))
+
+
+def test_a_number_alone_may_be_a_word_and_infinity_its_last_part(write):
+    read = WordVectors.read(write(glove() + b"7 1 2 3\nto infinity 1 2 3\n"))
+    assert read.words[-2:] == ["7", "to infinity"]
+
+
+@pytest.mark.parametrize("number", [b"9" * 11, b"9" * 21, b"9" * 5000], ids=["eleven", "21", "5000"])
+def test_a_first_line_with_an_absurd_dimension_is_no_header(write, number):
+    path = write(b"2 " + number + b"\n" + binary().partition(b"\n")[2])
+    with pytest.raises(TableError, match="line 1: must be the number of words and the dimension"):
+        WordVectors.read(path, format="binary")
+    with pytest.raises(TableError):
+        WordVectors.read(path)
 
 
 def test_the_header_counts_as_a_line(write):
@@ -147,6 +176,33 @@ def test_a_file_with_fewer_words_than_it_says_is_refused_or_taken_with_a_warning
         assert WordVectors.read(path, on_bad="skip").words == WORDS
 
 
+@pytest.mark.parametrize(("make", "got"), [(word2vec, "4"), (binary, "more")])
+def test_a_file_with_more_words_than_it_says_is_refused_or_taken_with_a_warning(write, make, got):
+    path = write(make().replace(b"4 3\n", b"2 3\n", 1))
+    with pytest.raises(TableError, match=f"must be whole: its first line says 2 words, and there are {got}\\."):
+        WordVectors.read(path)
+    with pytest.warns(UserWarning, match=f"its first line says 2 words, and there are {got}"):
+        assert WordVectors.read(path, on_bad="skip").words[:2] == WORDS[:2]
+
+
+def test_what_was_skipped_counts_among_the_words_that_are_there(write):
+    path = write(b"6 3\n" + glove() + b"cat 1\n")
+    with pytest.warns(UserWarning, match=r"1 bad line skipped \(6\); its first line says 6 words, and there are 5"):
+        assert WordVectors.read(path, on_bad="skip").words == WORDS
+
+
+@pytest.mark.parametrize("start", [b"\n\x12\x80>", b"ab\n>", b"ab\xff>", b"a\x01b>"], ids=str)
+def test_a_binary_file_is_recognised_whatever_bytes_its_first_number_has(write, start):
+    vectors = VECTORS.clone()
+    vectors[0] = torch.tensor([struct.unpack("<f", start)[0], 0.25, -1.5])
+    assert torch.equal(WordVectors.read(write(binary(vectors=vectors))).vectors, vectors)
+
+
+def test_a_word_of_no_letters_is_bad_in_a_binary_file(write):
+    with pytest.raises(TableError, match="word 2: there must be a word before its numbers"):
+        WordVectors.read(write(binary(["the", "", "狗", "dog"])))
+
+
 def test_a_binary_file_that_breaks_off_is_reported_with_the_word_or_read_until_there(write):
     path = write(binary()[:-6])
     with pytest.raises(TableError, match="word 4: must be a word, a space and 12 bytes of numbers"):
@@ -167,7 +223,7 @@ def test_bad_words_in_a_binary_file_have_their_number(write):
 
 def test_a_gzipped_file_that_breaks_off_is_refused(write):
     with pytest.raises(TableError, match="must be a whole gzipped file"):
-        WordVectors.read(write(gzip.compress(glove() * 1)[:-12]))
+        WordVectors.read(write(gzip.compress(glove())[:-12]))
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"hello\n"], ids=["empty", "blank", "one word"])
