@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 AXES = "rows are queries, columns are keys"
 LONGEST_NAME = 24
+JOINERS = "\u200c\u200d"  # the zero-width non-joiner and joiner
 
 
 @dataclass(frozen=True)
@@ -129,12 +130,14 @@ def first_of_each(count: int, cells: int) -> list[int]:
 def shown(name: str, longest: int = LONGEST_NAME) -> str:
     """A name on one line, not too long, and without what a terminal would take for a command.
 
+    The signs that join letters, or keep them apart, stay: Persian and many emoji are spelled with them.
+
     Example:
         >>> shown("line\\nbreak"), shown("incomprehensibilities", longest=8)
         ('line break', 'incompr…')
     """
     line = " ".join(name.split()) or "␣"
-    line = "".join(each if each.isprintable() else "�" for each in line)
+    line = "".join(each if each.isprintable() or each in JOINERS else "�" for each in line)
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 

@@ -11,7 +11,8 @@ from rich.color import Color
 from rich.style import Style
 from rich.text import Text
 
-from regard.plots.reading import AXES, first_of_each, read, shown
+from regard.errors import ShapeError
+from regard.plots.reading import Reading, first_of_each, read, shown
 
 # A cell of three characters is six half-blocks: each picture has one more of them than the picture before.
 CELLS = (" · ", " ▄ ", " █ ", "▄▄▄", "▄█▄", "█▄█", "███")
@@ -21,7 +22,8 @@ COLOURS = ("grey42", "deep_sky_blue4", "dodger_blue2", "deep_sky_blue1", "turquo
 RAMP = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725")
 
 MOST_LINES = 40
-LONGEST = 16  # letters of a name
+LONGEST = 16  # columns of a name
+NARROWEST = 20  # columns of a terminal: in a narrower one lines are longer than it is wide
 
 
 def draw_matrix(
@@ -32,7 +34,7 @@ def draw_matrix(
     width: int = 80,
     colour: bool = True,
 ) -> Text:
-    """The weights as text of at most `width` columns: a line for each query, and a legend.
+    """The weights as text of at most `width` columns, or 20: a line for each query, and a legend.
 
     Where the names of keys do not fit, each key is one character: a shade, or with colour half a block, so that a line
     holds two queries. Longer inputs are pooled; the last line says so.
@@ -54,16 +56,18 @@ def draw_matrix(
          ·  0.00   ▄  0.15   █  0.30  ▄▄▄ 0.45  ▄█▄ 0.60  █▄█ 0.75  ███ 0.90
         rows are queries, columns are keys
     """
-    lines = MOST_LINES * (2 if colour else 1)
-    full = read(weights, rows, columns, most=(max(MOST_LINES, lines), max(width, 8)))
+    width = max(width, NARROWEST)
+    longest = min(LONGEST, width // 3)
+    full = read(weights, rows, columns, most=(MOST_LINES * 2, width))
     height, n_keys = full.picture.shape
-    row_names = [shown(each, LONGEST) for each in full.rows or map(str, range(height))]
-    column_names = [shown(each, LONGEST) for each in full.columns or map(str, range(n_keys))]
+    row_names = [_cut(each, longest) for each in full.rows or map(str, range(height))]
+    column_names = [_cut(each, longest) for each in full.columns or map(str, range(n_keys))]
     if not full.notes and height <= MOST_LINES and n_keys <= columns_that_fit(row_names, width):
-        largest = float(full.picture.max())
-        picture = half_blocks(full.picture.tolist(), row_names, column_names, largest if largest > 0 else None)
-        legend = half_blocks_legend(largest if largest > 0 else 1.0, width)
-        return Text("\n").join([picture, legend, *_caption(full.caption, width)])
+        table = full.picture.tolist()
+        largest = _largest(table)
+        picture = half_blocks(table, row_names, column_names, largest)
+        legend = half_blocks_legend(largest, width)
+        return Text("\n").join([picture, legend, *_caption(full, width)])
     return _dense(weights, rows, columns, width, colour)
 
 
@@ -72,44 +76,48 @@ def _dense(weights: Any, rows: Sequence[str] | None, columns: Sequence[str] | No
     from regard.drawing import SHADES
 
     halves = 2 if colour else 1
-    names = [] if rows is None else [f"{place} {shown(each, LONGEST)}" for place, each in enumerate(rows)]
+    longest = min(LONGEST + 4, width // 2 // halves - 1)  # with the number of the query
+    names = [] if rows is None else [_cut(f"{place} {each}", longest) for place, each in enumerate(rows)]
     left = halves * (max(map(cell_len, names)) + 1) if names else 0
-    reading = read(weights, rows, columns, most=(MOST_LINES * halves, max(width - left, 8)))
+    reading = read(weights, rows, columns, most=(MOST_LINES * halves, width - left))
     table = reading.picture.tolist()
-    largest = max(max(map(max, table)), 0.0) or 1.0
+    largest = _largest(table)
     if names and len(names) != len(table):
-        places = first_of_each(len(names), len(table))
-        names = [f"{names[place]} …"[: (left // halves) - 1] for place in places]
+        names = [_cut(f"{names[place]} …", left // halves - 1) for place in first_of_each(len(names), len(table))]
     each = max(min((width - left) // len(table[0]), 3), 1)  # characters a key
     lines = [_numbers(len(table[0]), left, each)] if not reading.notes else []
     for first in range(0, len(table), halves):
         line = Text()
         for name in [*names[first : first + halves], ""][:halves] if names else []:
             line.append(_padded(name, left // halves - 1) + " ", style="bold")
-        if colour:
-            lower = table[first + 1] if first + 1 < len(table) else None
-            for column, upper in enumerate(table[first]):
-                below = None if lower is None else _ramp(lower[column] / largest)
-                line.append("▀" * each, style=Style(color=_ramp(upper / largest), bgcolor=below))
-        else:
-            line.append("".join(SHADES[_shade(weight / largest, len(SHADES))] * each for weight in table[first]))
+        for column in range(len(table[first])):
+            drawn = [row[column] / largest for row in table[first : first + halves]]
+            if not all(map(math.isfinite, drawn)):
+                line.append("?" * each)
+            elif colour:
+                upper, lower = [*map(_ramp, drawn), None][:2]
+                line.append("▀" * each, style=Style(color=upper, bgcolor=lower))
+            else:
+                line.append(SHADES[_shade(drawn[0], len(SHADES))] * each)
+        if not colour:
             line.rstrip()
         lines.append(line)
-    legend = Text()
+    entries = []
     pictures = [("██", each) for each in RAMP[::3]] if colour else [(each, "") for each in SHADES[1:]]
     for level, (picture, style) in enumerate(pictures):
-        legend.append(picture, style=style)
         weight = largest * ((level / (len(pictures) - 1 if colour else len(pictures))) ** 2)
-        legend.append(f" {weight:.2f}  ", style="dim")
-    legend.append("\nthe upper half of a line is its first query, the lower half its second" if colour else "and more")
-    return Text("\n").join([*lines, legend, *_caption(reading.caption, width)])
+        entries.append(Text.assemble((picture, style), (f" {weight:.2f}", "dim")))
+    entries += [] if colour else [Text("and more")]
+    how = "the upper half of a line is its first query, the lower half its second"
+    return Text("\n").join([*lines, _in_lines(entries, width), *_caption(reading, width, how if colour else "")])
 
 
 def _numbers(count: int, left: int, each: int) -> Text:
-    """The numbers of columns that are `each` characters wide: of all, or of every tenth."""
+    """The numbers of columns that are `each` characters wide: of all, or of every tenth that has room."""
     line = " " * left
     for column in range(0, count, 1 if each == 3 and count <= 100 else 10):
-        line = line.ljust(left + each * column) + str(column)
+        if each * column + len(str(column)) <= each * count:
+            line = line.ljust(left + each * column) + str(column)
     return Text(line, style="dim")
 
 
@@ -124,20 +132,26 @@ def draw_ranked(weights: Sequence[float], columns: Sequence[str], *, width: int 
     """
     from regard.drawing import bar
 
-    order = sorted(range(len(columns)), key=lambda place: -weights[place])[:most]
-    names = {place: shown(columns[place], LONGEST) for place in order}
+    weights = [float(each) for each in weights]
+    if len(weights) != len(columns):
+        raise ShapeError(f"`columns` must have a name for each weight: got {len(columns)} for {len(weights)}.")
+    width = max(width, NARROWEST)
+    order = sorted(range(len(columns)), key=lambda place: (math.isnan(weights[place]), -weights[place]))[:most]
+    names = {place: _cut(columns[place], min(LONGEST, width // 2 - 2)) for place in order}
     name_width = max(map(cell_len, names.values()), default=0)
-    largest = max((weights[place] for place in order), default=0.0) or 1.0
-    room = max(min(width - name_width - 9, 40), 12)
+    largest = _largest([weights])
+    room = min(width - name_width - 9, 40)
     lines = []
     for place in order:
         line = Text(_padded(names[place], name_width, left=True), style="bold")
         line.append(f"  {weights[place]:.3f}  ", style="not bold")
-        line.append(bar(weights[place] / largest, room), style="not bold deep_sky_blue1")
+        if math.isfinite(weights[place]):
+            line.append(bar(weights[place] / largest, room), style="not bold deep_sky_blue1")
         line.rstrip()
         lines.append(line)
-    if len(columns) > len(order):
-        lines.append(Text(f"and {len(columns) - len(order)} lighter ones", style="dim"))
+    rest = len(columns) - len(order)
+    if rest:
+        lines.append(Text(f"and {rest} lighter one{'s' if rest > 1 else ''}", style="dim"))
     return Text("\n").join(lines)
 
 
@@ -170,7 +184,7 @@ def half_blocks(
         tail   ·  ▄█▄
     """
     width = max(map(cell_len, row_names), default=0)
-    largest = largest or max((weight for row in matrix for weight in row), default=0.0) or 1.0
+    largest = largest or _largest(matrix)
     lines = []
     for turn in (0, 1):
         header = " " * (width + 2)
@@ -182,8 +196,11 @@ def half_blocks(
     for name, row in zip(row_names, matrix, strict=True):
         line = Text(f"{_padded(name, width)} ", style="bold")
         for weight in row:
-            level = cell(weight / largest)
-            line.append(" " + CELLS[level], style=f"not bold {COLOURS[level]}")
+            if math.isfinite(weight):
+                level = cell(weight / largest)
+                line.append(" " + CELLS[level], style=f"not bold {COLOURS[level]}")
+            else:
+                line.append("  ? ", style="not bold")
         line.rstrip()
         lines.append(line)
     return Text("\n").join(lines)
@@ -191,14 +208,34 @@ def half_blocks(
 
 def half_blocks_legend(largest: float, width: int = 80) -> Text:
     """What each cell of `half_blocks` stands for, when `largest` is the largest weight of the matrix."""
-    legend = Text()
-    for level, picture in enumerate(CELLS):
-        if level and level % max((width + 2) // 10, 1) == 0:
-            legend.append("\n")
-        legend.append(picture, style=COLOURS[level])
-        legend.append(f" {level / (len(CELLS) - 1) * largest:.2f}  ", style="dim")
-    legend.rstrip()
-    return legend
+    entries = [
+        Text.assemble((picture, COLOURS[level]), (f" {level / (len(CELLS) - 1) * largest:.2f}", "dim"))
+        for level, picture in enumerate(CELLS)
+    ]
+    return _in_lines(entries, width)
+
+
+def _in_lines(entries: Sequence[Text], width: int) -> Text:
+    """The entries of a legend with two spaces between them, as many in a line as fit."""
+    lines = [Text()]
+    for entry in entries:
+        if lines[-1] and lines[-1].cell_len + 2 + entry.cell_len > width:
+            lines.append(Text())
+        elif lines[-1]:
+            lines[-1].append("  ")
+        lines[-1].append_text(entry)
+    return Text("\n").join(lines)
+
+
+def _largest(table: Sequence[Sequence[float]]) -> float:
+    """The largest weight that is finite; 1 where none is above 0."""
+    return max((weight for row in table for weight in row if math.isfinite(weight)), default=0.0) or 1.0
+
+
+def _cut(name: str, width: int) -> str:
+    """A name of at most so many columns of a terminal."""
+    name = shown(name, width)
+    return name if cell_len(name) <= width else set_cell_size(name, width - 1).rstrip() + "…"
 
 
 def _padded(name: str, width: int, left: bool = False) -> str:
@@ -207,10 +244,18 @@ def _padded(name: str, width: int, left: bool = False) -> str:
     return name + room if left else room + name
 
 
-def _caption(caption: str, width: int) -> list[Text]:
+def _caption(reading: Reading, width: int, how: str = "") -> list[Text]:
+    """What a reader has to know, in lines: how to read the picture, and what in it is not as it seems."""
     import textwrap
 
-    return [Text(line, style="dim") for line in textwrap.wrap(caption or AXES, width)]
+    said = [how] if how else []
+    said.append(reading.caption)
+    picture = reading.picture
+    if bool((picture < 0).any()):
+        said.append("weights below 0 are drawn as 0")
+    if not bool(picture.isfinite().all()):
+        said.append("? is no finite number")
+    return [Text(line, style="dim") for part in said for line in textwrap.wrap(part, width)]
 
 
 def _ramp(fraction: float) -> Color:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from regard import Causal, weigh
 from regard.drawing import SHADES
+from regard.errors import ShapeError
 from regard.plots import draw_matrix, draw_ranked
 from regard.plots.reading import shown
 
@@ -31,6 +32,20 @@ def test_no_line_is_wider_than_80_columns_and_the_axes_are_said(size, colour, na
     assert max(map(cell_len, picture)) <= 80
     assert AXES in "\n".join(picture)
     assert len(picture) <= 50
+
+
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("width", [20, 33, 47, 61])
+@pytest.mark.parametrize("size", [1, 2, 14, 60, 200])
+@pytest.mark.parametrize(
+    "name", ["incomprehensibilities", "犬はうれしい犬はうれしい", "👨‍👩‍👧"], ids=["long", "wide", "joined"]
+)
+def test_a_narrow_terminal_is_wide_enough(width, size, name, colour):
+    names = [name] * size
+    picture = lines(draw_matrix(torch.rand(size, size), names, names, width=width, colour=colour))
+    assert max(map(cell_len, picture)) <= width
+    assert AXES in " ".join(picture)
+    assert max(map(cell_len, lines(draw_ranked([1 / size] * size, names, width=width)))) <= width
 
 
 def test_a_long_view_is_pooled_and_the_picture_says_so():
@@ -77,6 +92,32 @@ def test_a_name_cannot_command_the_terminal():
     assert shown("") == "␣"
 
 
+def test_the_signs_that_join_letters_stay():
+    assert shown("👨‍👩‍👧") == "👨‍👩‍👧"
+    assert shown("می‌خواهم") == "می‌خواهم"
+    assert shown("a\u202eb") == "a�b"  # what turns the rest of a line around does not
+
+
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")], ids=str)
+def test_what_is_no_finite_number_is_a_question_mark_and_the_rest_is_drawn(bad, colour):
+    few = str(draw_matrix([[bad, 0.5], [0.25, 0.0]], colour=colour))
+    assert few.splitlines()[2] == "0   ?  ███"
+    assert "? is no finite number" in few
+    many = torch.eye(40)
+    many[4, 7] = bad
+    picture = lines(draw_matrix(many, colour=colour))
+    assert sum("?" in line for line in picture) == 2  # its line, and what it means
+    assert "? is no finite number" in picture
+    assert lines(draw_ranked([float("nan"), 0.5], ["a", "b"]))[0].split()[:2] == ["b", "0.500"]
+
+
+def test_weights_below_zero_are_said_to_be_drawn_as_zero():
+    assert "weights below 0 are drawn as 0" in str(draw_matrix([[-1.0, 2.0]]))
+    assert "weights below 0 are drawn as 0" in str(draw_matrix(-torch.eye(90)))
+    assert "below 0" not in str(draw_matrix([[0.0, 2.0]]))
+
+
 def test_zeros_can_be_drawn():
     assert "·" in str(draw_matrix(torch.zeros(2, 2)))
     draw_matrix(torch.zeros(100, 100), colour=False)
@@ -90,3 +131,10 @@ def test_a_ranked_row_is_in_order_and_equal_weights_keep_theirs():
 
 def test_a_ranked_row_says_how_many_it_leaves_out():
     assert lines(draw_ranked([0.1] * 30, list(map(str, range(30)))))[-1] == "and 10 lighter ones"
+    assert lines(draw_ranked([0.1] * 3, ["a", "b", "c"], most=2))[-1] == "and 1 lighter one"
+
+
+def test_a_ranked_row_takes_a_tensor_and_must_have_a_name_for_each_weight():
+    assert str(draw_ranked(torch.tensor([0.25, 0.5]), ["a", "b"])) == str(draw_ranked([0.25, 0.5], ["a", "b"]))
+    with pytest.raises(ShapeError, match="`columns` must have a name for each weight: got 2 for 3"):
+        draw_ranked([0.1, 0.2, 0.7], ["a", "b"])
