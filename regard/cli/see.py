@@ -87,7 +87,7 @@ class Seen:
 
     words: list[str]
     weights: Tensor  # (n_words, n_words), each row scaled to what it had before hidden keys were taken out
-    hidden: list[str]  # what is not shown, in words
+    hidden: list[str]  # what is not shown: what the model added, and "punctuation" where there is any
     hidden_share: Tensor  # (n_words,): of each row's weight, that on hidden keys
     places: list[int]  # among the words of `weights`, where the query is
     source: str  # which layers and heads
@@ -99,8 +99,9 @@ class Seen:
             return "nothing is hidden and nothing is scaled"
         share = self.hidden_share[self.places] if self.places else self.hidden_share
         of = f"the weight of “{self.words[self.places[0]]}”" if self.places else "the weight"
+        *others, last = self.hidden
         return (
-            f"{' and '.join(self.hidden)} are hidden: they take {float(share.mean()):.0%} of {of}, and the rest is "
+            f"{', '.join(others)} and {last} are hidden: they take {float(share.mean()):.0%} of {of}, and the rest is "
             f"scaled up to 1. Show all with --specials"
         )
 
@@ -116,20 +117,22 @@ def choose(look: Look, layer: int | None, head: int | str | None, query: str | N
         raise OptionError("There is no word to look at: the text has only punctuation. Use --specials to see it.")
     words = [look.words[place] for place in shown]
     places = [] if query is None else _find(query, words, look.words)
-    everything = look.all_weights()
     if head == "telling":
-        layer, head = most_telling(everything[:, :, shown][..., shown], layer)
+        layer, head = most_telling(look.all_weights()[:, :, shown][..., shown], layer)
         source = f"layer {layer}, head {head}, the most telling"
     else:
         source = f"{_counted(layer, look.n_layers, 'layer')}, {_counted(head, look.n_heads, 'head')}"
     assert not isinstance(head, str)
     weights = look.weights(layer, head)[shown]
+    if specials:
+        return Seen(words, weights, [], weights.new_zeros(len(words)), places, source)
     kept = weights[:, shown]
     total = kept.sum(-1, keepdim=True)
-    added = [word for word, special in zip(look.words, look.pieces.special, strict=True) if special]
-    hidden = [] if specials else [", ".join(added), "punctuation"][: 1 + (len(added) + len(shown) < len(look.words))]
-    scaled = kept if specials else kept / total.clamp_min(1e-30)
-    return Seen(words, scaled, hidden, 1 - total[:, 0], places, source)
+    hidden = [word for word, special in zip(look.words, look.pieces.special, strict=True) if special]
+    if len(hidden) + len(shown) < len(look.words):
+        hidden.append("punctuation")
+    share = (1 - total[:, 0]).clamp_min(0)  # a sum of floats may be above 1
+    return Seen(words, kept / total.clamp_min(1e-30), hidden, share, places, source)
 
 
 def most_telling(weights: Tensor, layer: int | None = None) -> tuple[int, int]:
@@ -171,11 +174,12 @@ def _is_hidden(look: Look, place: int, word: str) -> bool:
 
 
 def _find(query: str, words: list[str], everything: list[str]) -> list[int]:
-    """Where a word is among those shown; it may be there more than once."""
+    """Where a word is among those shown; it may be there more than once, and then each has a number too, as in he₂."""
     wanted = query.strip().casefold()
-    places = [place for place, word in enumerate(words) if word.casefold() == wanted]
-    if places:
-        return places
+    for names in (words, told_apart(words)):
+        places = [place for place, name in enumerate(names) if name.casefold() == wanted]
+        if places:
+            return places
     if wanted in (word.casefold() for word in everything):
         raise MissingKey(f"--query must be a word that is shown: {query!r} is hidden. Add --specials.")
     import difflib
@@ -195,7 +199,7 @@ def _head_number(head: str | None) -> int | str | None:
 
 
 def _counted(place: int | str | None, count: int, name: str) -> str:
-    return f"average of {count} {name}s" if place is None else f"{name} {place}"
+    return f"average of {count} {name}s" if place is None else f"{name} {int(place) % count}"
 
 
 def _standard_input() -> str:
@@ -255,7 +259,11 @@ def _save(seen: Seen, look: Look, sentence: str, output: Path) -> None:
         picture = Picture(seen.weights, names, names, seen.source, seen.note, first)
         save_text(page(picture, sentence), output)
     elif first is not None:
-        save_figure(ranked(seen.row(first), names, names[first], note=f"{seen.source}; {seen.note}"), output)
+        notes = [seen.source, seen.note]
+        if len(seen.places) > 1:
+            others = ", ".join(names[place] for place in seen.places[1:])
+            notes.append(f"the first of {len(seen.places)}: name another with --query ({others})")
+        save_figure(ranked(seen.row(first), names, names[first], note="; ".join(notes)), output)
     else:
         save_figure(matrix(seen.weights, names, title=seen.source, note=seen.note), output)
 
@@ -291,12 +299,13 @@ def _described(seen: Seen, sentence: str) -> dict[str, Any]:
 def _save_arrays(seen: Seen, look: Look, output: Path) -> None:
     import numpy as np
 
-    # Text as fixed-width arrays: np.load reads them without pickle.
-    np.savez_compressed(
-        output,
-        words=np.array(seen.words),
-        weights=seen.weights.numpy(),
-        hidden_share=seen.hidden_share.numpy(),
-        all_words=np.array(look.words),
-        all_weights=look.all_weights().numpy(),
-    )
+    with output.open("wb") as file:  # NumPy would add .npz to a name that ends in .NPZ
+        # Text as fixed-width arrays: np.load reads them without pickle.
+        np.savez_compressed(
+            file,
+            words=np.array(seen.words),
+            weights=seen.weights.numpy(),
+            hidden_share=seen.hidden_share.numpy(),
+            all_words=np.array(look.words),
+            all_weights=look.all_weights().numpy(),
+        )

@@ -101,6 +101,19 @@ def test_a_word_that_is_there_twice_gets_a_list_for_each() -> None:
     said = see(SENTENCE, "--query", "he").stdout
     assert "what “he₁” looks at" in said
     assert "what “he₂” looks at" in said
+    second = see(SENTENCE, "--query", "he₂").stdout
+    assert second.startswith("what “he₂” looks at")
+    assert "he₁” looks" not in second
+
+
+def test_a_figure_of_a_word_that_is_there_twice_says_which_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "svg.fonttype", "none")
+    first = plain(re.sub("<[^>]*>", " ", saved(tmp_path / "a.svg", "-q", "he").decode()))
+    assert "what “he₁” looks at" in first
+    assert "the first of 2: name another with --query (he₂)" in first
+    assert "the first of" not in saved(tmp_path / "a.svg", "-q", "he₂").decode()
 
 
 def test_the_text_comes_from_standard_input_too() -> None:
@@ -160,6 +173,34 @@ def test_arrays_hold_every_layer_and_head(tmp_path: Path, encoder: SentenceEncod
         assert arrays["weights"].shape == (14, 14)
         assert arrays["all_weights"].shape == (6, 12, 18, 18)
         assert list(arrays["all_words"]) == encoder.look(SENTENCE).words
+
+
+def test_a_file_has_the_name_that_was_asked_for_in_capitals_too(tmp_path: Path) -> None:
+    for name in ("A.NPZ", "A.JSON", "A.HTML", "A.PNG", "A.SVG"):
+        assert see("a dog", "-o", str(tmp_path / name)).exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["A.HTML", "A.JSON", "A.NPZ", "A.PNG", "A.SVG"]
+
+
+def test_a_file_that_is_there_is_written_anew_and_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("old")
+    assert saved(tmp_path / "a.json")["words"] == WORDS
+    for kind in ("png", "svg", "pdf", "html", "json", "npz"):
+        (tmp_path / f"folder.{kind}").mkdir()
+        code, message = mistakes("a dog", "-o", str(tmp_path / f"folder.{kind}"))
+        assert (code, "--output must be a file that can be written" in message) == (1, True), message
+
+
+def test_json_lists_what_is_hidden_and_no_share_is_below_zero(tmp_path: Path) -> None:
+    assert saved(tmp_path / "a.json")["hidden"] == ["[CLS]", "[SEP]", "punctuation"]
+    assert set(saved(tmp_path / "a.json", "--specials")["hidden_share"]) == {0.0}
+
+
+def test_without_punctuation_the_note_reads_as_a_sentence() -> None:
+    assert "[CLS] and [SEP] are hidden: they take" in plain(see("the dog was happy").stdout)
+
+
+def test_layers_and_heads_counted_from_the_end_are_named_from_0() -> None:
+    assert "layer 5, head 10" in see(SENTENCE, "--layer", "-1", "--head", "-2").stdout.splitlines()
 
 
 def test_json_has_the_ranked_row_of_a_query(tmp_path: Path) -> None:
