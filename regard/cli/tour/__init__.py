@@ -1,41 +1,66 @@
 """`regard tour`: the documents, walked through in the terminal, with every number computed live.
 
 A file a stop. Each stop measures first (with regard's public functions) and then draws only what it measured, so the
-picture and `--json` cannot differ.
+picture, the page and `--json` cannot differ.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from regard.cli.console import print_json
+from regard.cli.saving import extension_of, save_text, saving
 
 EXAMPLES = """\
 [bold]Examples[/bold]
   regard tour
-  regard tour --plain | less
+  regard tour -o attention.html
+  regard tour --plain --no-page | less
   regard tour --json > numbers.json
 """
 
+PAGE = Path("tour.html")
+
 
 def tour(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON, without the pictures.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help=f"Where the page goes; {PAGE} if left out.", show_default=False),
+    ] = None,
+    no_page: Annotated[bool, typer.Option("--no-page", help="Write no page.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers as JSON, without the pictures; a page only with -o.")
+    ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="No colour, for pipes and files (as NO_COLOR does).")] = False,
 ) -> None:
-    """Walk through attention, with every number computed live."""
+    """Walk through attention, with every number computed live, and keep its weights as a page (offline HTML)."""
+    if output is not None:
+        extension_of(output, ("html",))
+        if no_page:
+            raise typer.BadParameter(f"--no-page and --output must not stand together: got both, with {output}.")
     # The stops import torch, which takes seconds: not before the command runs.
-    from regard.cli.tour.guide import NARROWEST, WIDTH, farewell, show, welcome
+    from regard.cli.tour.guide import NARROWEST, WIDTH, all_maps, farewell, measured, show, welcome
     from regard.cli.tour.stops import STOPS
+    from regard.plots import page
 
+    numbers = []
     if as_json:
-        print_json({stop.name: stop.measure() for stop in STOPS})
-        return
-    page = Console(highlight=False, emoji=False, color_system=None if plain else "auto")
-    page.width = width = min(max(page.width, NARROWEST), WIDTH)
-    page.print(welcome(width))
-    for number, stop in enumerate(STOPS, start=1):
-        page.print(show(number, stop, width))
-    page.print(farewell(width))
+        numbers = [measured(stop) for stop in STOPS]
+        print_json({stop.name: each for stop, each in zip(STOPS, numbers, strict=True)})
+    else:
+        console = Console(highlight=False, emoji=False, color_system=None if plain else "auto")
+        console.width = width = min(max(console.width, NARROWEST), WIDTH)
+        console.print(welcome(width))
+        for place, stop in enumerate(STOPS, start=1):
+            numbers.append(measured(stop))
+            console.print(show(place, stop, numbers[-1], width))
+        console.print(farewell(width))
+    if output is None and not (no_page or as_json):
+        output = PAGE
+    if output is not None:
+        with saving(output):
+            save_text(page(all_maps(STOPS, numbers), "A tour of attention"), output)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from rich.text import Text
+
+from regard.errors import CheckpointError, MissingDependency
+from regard.plots import Picture
 
 WIDTH = 80  # The widest page; the pictures have room for themselves down to NARROWEST.
 NARROWEST = 40
@@ -22,7 +25,7 @@ class Stop:
     """One stop: `measure` computes its numbers with regard's public functions, `picture` draws them and nothing else.
 
     `text` may name numbers in braces, as in a format string; `code` is a line of `measure` itself; `picture` is told
-    how many columns it may take.
+    how many columns it may take; `maps` are the weights that the page shows.
     """
 
     name: str
@@ -31,6 +34,15 @@ class Stop:
     code: str
     measure: Callable[[], Numbers]
     picture: Callable[[Numbers, int], Sequence[Text | str]]
+    maps: Callable[[Numbers], Sequence[Picture]] = lambda _: ()
+
+
+def measured(stop: Stop) -> Numbers:
+    """The numbers of a stop; where what it needs is not installed, `skipped` says what to install."""
+    try:
+        return stop.measure()
+    except (CheckpointError, MissingDependency) as error:
+        return {"skipped": str(error)}
 
 
 def welcome(width: int) -> Text:
@@ -44,11 +56,12 @@ def welcome(width: int) -> Text:
     )
 
 
-def show(number: int, stop: Stop, width: int) -> Text:
+def show(number: int, stop: Stop, numbers: Numbers, width: int) -> Text:
     """A stop as it stands in the terminal, at most `width` columns wide."""
-    numbers = stop.measure()
     head = f"{number}  {stop.title} "
     text = Text.assemble((f"\n{head}", "bold cyan"), ("─" * (width - len(head)), "dim"), "\n")
+    if "skipped" in numbers:
+        return text.append(_wrapped(f"Skipped. {numbers['skipped']}", width) + "\n", "dim")
     text.append(_wrapped(stop.text.format_map(numbers), width) + "\n\n")
     for line in stop.picture(numbers, width - len(INDENT)):
         text.append_text(_indented(line)).append("\n")
@@ -61,9 +74,19 @@ def farewell(width: int) -> Text:
     """What stands below the last stop."""
     between = " " if width >= 60 else f" \\\n{INDENT}  "
     return Text.assemble(
-        "\nNow with your own rows, and what to paste when something goes wrong:\n\n",
-        (f"{INDENT}regard ask table.csv{between}--key gpa --value salary 3.5\n{INDENT}regard doctor\n", "green"),
+        "\nNow with your own rows and words, and what to paste when something goes wrong:\n\n",
+        (f"{INDENT}regard ask table.csv{between}--key gpa --value salary 3.5\n", "green"),
+        (f'{INDENT}regard see "the dog was happy"\n{INDENT}regard doctor\n', "green"),
     )
+
+
+def all_maps(stops: Sequence[Stop], numbers: Sequence[Numbers]) -> list[Picture]:
+    """What the page shows: the weights of every stop that was not skipped, under its number and title."""
+    found = []
+    for place, (stop, each) in enumerate(zip(stops, numbers, strict=True), start=1):
+        for picture in () if "skipped" in each else stop.maps(each):
+            found.append(replace(picture, title=f"{place}  {stop.title}"))
+    return found
 
 
 def _wrapped(text: str, width: int) -> str:

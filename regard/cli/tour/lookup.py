@@ -8,6 +8,7 @@ from regard import Database, OneHot
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import MAJORS
 from regard.drawing import bar
+from regard.plots import Picture
 
 
 def measure() -> Numbers:
@@ -36,6 +37,11 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     return lines
 
 
+def maps(numbers: Numbers) -> list[Picture]:
+    names = [f"{key}: {value}" for key, value in zip(numbers["keys"], numbers["values"], strict=True)]
+    return [Picture([numbers["weights"]], [numbers["query"]], names, note="One 1 among 0s is a database query.")]
+
+
 STOP = Stop(
     name="lookup",
     title="A lookup is attention",
@@ -46,4 +52,5 @@ STOP = Stop(
     code='students = Database.from_dict(MAJORS)\nmajor = students.lookup("John Doe")',
     measure=measure,
     picture=picture,
+    maps=maps,
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import Tensor
+
+from regard.text import WordVectors
 
 MAJORS = {
     "Ada Bell": "engineering",
@@ -30,26 +31,19 @@ def words() -> list[str]:
     return SENTENCE.replace(",", "").split()
 
 
-def hashed_vector(word: str, dim: int) -> Tensor:
-    """A vector for a word from its letters alone, `(dim,)`.
+@cache
+def word_vectors() -> WordVectors:
+    """GloVe's vectors of common words, which come with regard."""
+    return WordVectors.load()
 
-    Each run of one to three letters adds ±1 to a coordinate that a hash picks, so words that share letters get
-    similar vectors. Nothing is learned, and nothing is known about meaning. The length is such that a word's scaled dot
-    product with itself is 4: rows of softmax with a clear favourite and some left for the others.
+
+def sentence_vectors() -> Tensor:
+    """X: a row for each word of the sentence, `(n_words, dim)`.
+
+    The mean of all words is taken away: it says only that a word is a word, and would make all of them look alike.
     """
-    marked = f"<{word.lower()}>"
-    vector = torch.zeros(dim)
-    for length in (1, 2, 3):
-        for start in range(len(marked) - length + 1):
-            code = zlib.crc32(marked[start : start + length].encode())
-            vector[code % dim] += 1.0 if code >> 16 & 1 else -1.0
-    norm: Tensor = torch.linalg.vector_norm(vector)
-    return vector / norm * 2 * math.pow(dim, 0.25)
-
-
-def sentence_vectors(dim: int) -> Tensor:
-    """X: a row for each word of the sentence, `(n_words, dim)`."""
-    return torch.stack([hashed_vector(word, dim) for word in words()])
+    known = word_vectors()
+    return known[[word.lower() for word in words()]] - known.vectors.mean(dim=0)
 
 
 @contextmanager
@@ -58,3 +52,14 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Tensors so small that threads would only wait for each other, and on a busy machine for long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -8,6 +8,7 @@ from regard import Database
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import GPAS, SALARIES
 from regard.drawing import bar
+from regard.plots import Picture
 
 
 def measure() -> Numbers:
@@ -36,6 +37,13 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     return lines
 
 
+def maps(numbers: Numbers) -> list[Picture]:
+    note = f"{numbers['query']} → {numbers['value']:,.0f} ± {numbers['std']:,.0f}; {numbers['similarity']}"
+    return [
+        Picture([numbers["weights"]], [f"{numbers['query']}"], [f"{key:.1f}" for key in numbers["keys"]], note=note)
+    ]
+
+
 STOP = Stop(
     name="salary",
     title="What salary does a GPA of 3.5 suggest?",
@@ -46,4 +54,5 @@ STOP = Stop(
     code='engineers = Database({"gpa": GPAS}, {"salary": SALARIES})\nanswer = engineers.attend(3.5)',
     measure=measure,
     picture=picture,
+    maps=maps,
 )

@@ -7,27 +7,27 @@ from textwrap import wrap
 import torch
 from rich.text import Text
 
-from regard import attend, weigh
+from regard import nn
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded, sentence_vectors
 
-DIM, QUERY_DIM, VALUE_DIM = 64, 8, 5
-
 
 def measure() -> Numbers:
-    X = sentence_vectors(DIM)
-    with seeded(7):
-        W_Q, W_K, W_V = (torch.randn(DIM, width) / DIM**0.5 for width in (QUERY_DIM, QUERY_DIM, VALUE_DIM))
-    Q, K, V = X @ W_Q, X @ W_K, X @ W_V
-    S = attend(Q, K, V)
-    by_hand = torch.softmax(Q @ K.T / QUERY_DIM**0.5, dim=-1) @ V
+    X = sentence_vectors()
+    d, d_Q, d_V = X.shape[1], 8, 5
+    with seeded(7), torch.no_grad():
+        layer = nn.SelfAttention(d, key_dim=d_Q, value_dim=d_V)
+        S = layer(X)
+        α = layer.weigh(X)
+        Q, K, V = X @ layer.W_Q, X @ layer.W_K, X @ layer.W_V
+        by_hand = torch.softmax(Q @ K.T / d_Q**0.5, dim=-1) @ V
     steps = [
         ("X", "one row for each word", "n × d", X),
-        ("W_Q, W_K", "learned; random here", "d × d_Q", W_Q),
-        ("W_V", "learned; random here", "d × d_V", W_V),
+        ("W_Q, W_K", "learned; random here", "d × d_Q", layer.W_Q),
+        ("W_V", "learned; random here", "d × d_V", layer.W_V),
         ("Q, K", "XW_Q, XW_K", "n × d_Q", Q),
         ("V", "XW_V", "n × d_V", V),
-        ("α", "softmax(QKᵀ / √d_Q)", "n × n", weigh(Q, K, V)),
+        ("α", "softmax(QKᵀ / √d_Q)", "n × n", α),
         ("S", "αV", "n × d_V", S),
     ]
     return {
@@ -58,7 +58,7 @@ STOP = Stop(
         S = softmax(QKᵀ / √d_Q) V with Q = XW_Q, K = XW_K, V = XW_V and d_Q = d_K. softmax runs along each row,
         whose results (not its scores) sum to 1. S is n × d_V: the values decide the width of the output.
     """,
-    code="S = attend(Q, K, V)",
+    code="layer = nn.SelfAttention(d, key_dim=d_Q, value_dim=d_V)\nS = layer(X)",
     measure=measure,
     picture=picture,
 )

@@ -5,16 +5,18 @@ from __future__ import annotations
 from rich.text import Text
 
 from regard import weigh
+from regard.cli.see import told_apart
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, sentence_vectors, words
 from regard.cli.tour.pictures import columns_that_fit, half_blocks, half_blocks_legend
 from regard.drawing import bar
+from regard.plots import Picture
 
-DIM, QUERY, RANKED = 64, "happy", 6
+QUERY, RANKED = "happy", 6
 
 
 def measure() -> Numbers:
-    x, names = sentence_vectors(DIM), words()
+    x, names = sentence_vectors(), words()
     view = weigh(x, x, x)
     position = names.index(QUERY)
     weights, indices = view.top(RANKED)
@@ -25,7 +27,7 @@ def measure() -> Numbers:
     return {
         "sentence": SENTENCE,
         "words": names,
-        "dim": DIM,
+        "dim": x.shape[1],
         "matrix": view.dense().tolist(),
         "query": QUERY,
         "ranked": ranked,
@@ -51,14 +53,22 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     return lines
 
 
+def maps(numbers: Numbers) -> list[Picture]:
+    names = told_apart(numbers["words"])
+    note = "GloVe's vectors; nothing is learned about this sentence."
+    return [Picture(numbers["matrix"], names, names, note=note, selected=numbers["words"].index(numbers["query"]))]
+
+
 STOP = Stop(
     name="sentence",
-    title="A sentence attends to itself (hashed letters, untrained)",
+    title="A sentence attends to itself",
     text="""
         “{sentence}”. Each word takes its turn as the query (a row), every word is a key (a column), and each row
-        sums to 1. The vectors are hashes of letters in {dim} dimensions: here similar means spelt alike.
+        sums to 1. The vectors are GloVe's, {dim} numbers a word, less the mean of all words: here similar means
+        found in like company. Of this sentence they know nothing.
     """,
     code="view = weigh(x, x, x)",
     measure=measure,
     picture=picture,
+    maps=maps,
 )

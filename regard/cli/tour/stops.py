@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from regard.cli.tour import large, lookup, rules, salary, scale, scores, self_attention, sentence
+from regard.cli.tour import (
+    large,
+    lookup,
+    model,
+    multi_head,
+    rules,
+    salary,
+    scale,
+    scores,
+    self_attention,
+    sentence,
+    transformer,
+)
 
 STOPS = (
     lookup.STOP,
@@ -12,5 +24,8 @@ STOPS = (
     scale.STOP,
     sentence.STOP,
     self_attention.STOP,
+    multi_head.STOP,
+    transformer.STOP,
+    model.STOP,
     large.STOP,
 )
