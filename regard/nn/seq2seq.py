@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.errors import ShapeError
 from regard.masks import Allowed, Mask
 from regard.nn.attention import Attention
-from regard.nn.generation import State
+from regard.nn.generation import State, check_source
 from regard.scores import Additive, Score
 from regard.weights import Weights
 
@@ -37,8 +37,8 @@ class _Memory:
 class Seq2Seq(nn.Module):
     """An LSTM that reads the source in both directions, and one that writes and looks at what was read.
 
-    With additive attention this is Bahdanau's model; with `score=Multiplicative(hidden, 2 * hidden)` Luong's. What was
-    looked at is fed to the next step.
+    Additive attention is Bahdanau's; `score=Multiplicative(hidden, 2 * hidden)` is Luong's. With either, the writer
+    looks with its new state, as Luong's does, and what it saw is fed to the next step.
 
     Args:
         source_vocabulary, target_vocabulary: How many tokens there are.
@@ -56,8 +56,6 @@ class Seq2Seq(nn.Module):
         >>> model(torch.randint(10, (2, 5)), torch.randint(8, (2, 3))).shape
         torch.Size([2, 3, 8])
     """
-
-    alignment = ["attention"]  # noqa: RUF012
 
     def __init__(
         self,
@@ -85,6 +83,11 @@ class Seq2Seq(nn.Module):
         self.output = nn.Linear(hidden, target_vocabulary)
         self.dropout = nn.Dropout(dropout)
 
+    @property
+    def alignment(self) -> list[str]:
+        """The names of the attention layers that look at the source."""
+        return ["attention"]
+
     def forward(self, source: Tensor, target: Tensor, source_padding: Tensor | None = None) -> Tensor:
         """Scores of the token after each of the target's, `(batch, n_target, target_vocabulary)`.
 
@@ -94,6 +97,13 @@ class Seq2Seq(nn.Module):
             source_padding: `(batch, n)`, True where there is no token; every sequence has at least one.
         """
         memory = self.start(source, source_padding)
+        if target.ndim != 2 or target.shape[0] != source.shape[0]:
+            raise ShapeError(
+                f"`target` must be (batch, n_target) token numbers, one sequence for each source: got "
+                f"{tuple(target.shape)} for {source.shape[0]} sources."
+            )
+        if target.shape[1] == 0:
+            return memory.keys.new_zeros(target.shape[0], 0, self.output.out_features)
         embedded = self.dropout(self.target_embedding(target))
         states, contexts = [], []
         for place in range(target.shape[1]):
@@ -104,9 +114,12 @@ class Seq2Seq(nn.Module):
 
     def start(self, source: Tensor, source_padding: Tensor | None = None) -> _Memory:
         """Read the source."""
-        if source.ndim != 2 or (source_padding is not None and source_padding.shape != source.shape):
-            got = "" if source_padding is None else f" with padding {tuple(source_padding.shape)}"
-            raise ShapeError(f"`source` must be (batch, n), and padding the same: got {tuple(source.shape)}{got}.")
+        check_source(source, source_padding)
+        if source.shape[1] == 0:
+            raise ShapeError(
+                f"Every sequence must have a token to be read: got a source of {tuple(source.shape)}. "
+                f"Leave empty sequences out."
+            )
         embedded = self.dropout(self.source_embedding(source))
         if source_padding is None:
             keys, (hidden, cell) = self.reader(embedded)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.masks import Causal
 from regard.nn.cache import KeyValueCache
 from regard.nn.decoder import Decoder
-from regard.nn.generation import State
+from regard.nn.generation import State, check_source
 from regard.nn.layer import AttentionLayer
 from regard.nn.positions import SinusoidalPositions
 from regard.nn.transformer import Transformer
@@ -114,6 +114,7 @@ class Seq2SeqTransformer(nn.Module):
             target: Token numbers, `(batch, n_target)`, the start before them.
             source_padding: `(batch, n)`, True where there is no token.
         """
+        check_source(source, source_padding)
         decoded = self.transformer(
             self._embed(self.source_embedding, source),
             self._embed(self.target_embedding, target),
@@ -125,6 +126,7 @@ class Seq2SeqTransformer(nn.Module):
 
     def start(self, source: Tensor, source_padding: Tensor | None = None) -> _Memory:
         """Read the source."""
+        check_source(source, source_padding)
         embedded = self._embed(self.source_embedding, source)
         memory = self.transformer.encoder(embedded, src_key_padding_mask=source_padding)
         return _Memory(memory, source_padding, KeyValueCache(len(self._decoder.layers)))

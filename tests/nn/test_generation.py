@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard import Multiplicative, nn
-from regard.errors import OptionError
+from regard.errors import DtypeError, OptionError, ScoreError, ShapeError
 
 START, STOP, SOURCE, TARGET = 1, 2, 9, 5
 SOURCES = torch.tensor([[3, 4, 5, 6], [7, 8, 3, 0], [4, 0, 0, 0]])
@@ -128,7 +128,7 @@ class Table(torch.nn.Module):
 
 
 def search(table, beams, max_length, penalty):
-    """Beam search as it is defined: it goes on to the limit, whatever it has found."""
+    """Beam search as it is defined: it goes on to the limit, whatever it has found, and there closes what it has."""
     steps = table.scores.log_softmax(-1)
     unfinished, finished = {(): 0.0}, {}
     for place in range(max_length + 1):
@@ -139,8 +139,8 @@ def search(table, beams, max_length, penalty):
         }
         best = sorted(longer, key=longer.get, reverse=True)
         unfinished = {}
-        for tokens in best[: 2 * beams]:
-            if tokens[-1] == STOP and len(unfinished) < beams:
+        for tokens in best:
+            if tokens[-1] == STOP and (len(unfinished) < beams or place == max_length):
                 finished[tokens] = longer[tokens]
             elif tokens[-1] != STOP and len(unfinished) < beams and place < max_length:
                 unfinished[tokens] = longer[tokens]
@@ -157,13 +157,37 @@ def test_a_narrow_search_finds_what_it_would_if_it_never_ended_early(beams, pena
         table = Table(7, generator)
         options = {"method": "beam", "beams": beams, "max_length": 6, "length_penalty": penalty}
         (found,) = nn.generate(table, source, start=START, stop=STOP, **options)
-        try:
-            tokens, score = search(table, beams, 6, penalty)
-        except ValueError:  # nothing was finished
-            assert not found.complete
-            continue
+        tokens, score = search(table, beams, 6, penalty)
+        assert found.complete
         assert found.tokens == tokens
         assert found.score == pytest.approx(score, abs=1e-9)
+
+
+def test_a_sequence_at_the_limit_competes_with_those_that_stopped_before():
+    class Late(torch.nn.Module):
+        """Stops at once with 1%, or writes token 3 for sure, and then stops with 10%, the least of all tokens."""
+
+        alignment = ()
+
+        def start(self, source, source_padding=None):
+            self.rows = iter([[0.0, 0.0, 0.01, 0.99, 0.0], [0.3, 0.3, 0.1, 0.3, 0.0]])
+            return self
+
+        def step(self, tokens, state):
+            return torch.tensor(next(self.rows), dtype=torch.float64).log().expand(len(tokens), -1)
+
+        def reorder(self, index):
+            pass
+
+    for beams in (1, 2):
+        options = {"method": "beam", "beams": beams, "max_length": 1, "length_penalty": 0.0}
+        (found,) = nn.generate(Late(), SOURCES[:1], start=START, stop=STOP, **options)
+        assert (found.tokens, found.complete) == ([3], True)
+        assert found.score == pytest.approx(math.log(0.99 * 0.1))
+    # Without a stop there is nothing to close, and the limit ends it.
+    (found,) = nn.generate(Late(), SOURCES[:1], start=START, stop=99, method="beam", beams=1, max_length=1)
+    assert (found.tokens, found.complete) == ([3], False)
+    assert found.score == pytest.approx(math.log(0.99))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -205,7 +229,7 @@ def test_limits(method):
 def test_no_room_and_no_stop_writes_nothing(method):
     model = recurrent()
     with torch.no_grad():
-        model.output.bias[STOP] = -1e9
+        model.output.bias[STOP] = -math.inf
     for each in write(model, method=method, beams=2, max_length=0, attention=True):
         assert (each.tokens, each.complete, each.score) == ([], False, 0)
         assert each.attention.shape == (1, 1, 0, 4)
@@ -272,6 +296,7 @@ def test_what_leaves_one_token_is_greedy(options):
     [
         ({}, [0.1, 0.4, 0.05, 0.25, 0.2]),
         ({"top_k": 2}, [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0]),
+        ({"top_k": 3, "top_p": 0.5}, [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0]),
         ({"top_k": 99}, [0.1, 0.4, 0.05, 0.25, 0.2]),
         ({"top_p": 0.8}, [0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85]),
         ({"temperature": 0.5}, [0.01 / 0.275, 0.16 / 0.275, 0.0025 / 0.275, 0.0625 / 0.275, 0.04 / 0.275]),
@@ -314,6 +339,9 @@ def test_tokens_are_drawn_as_often_as_they_are_likely(options, wanted):
         ({"top_p": 1.5}, "`top_p` must be in"),
         ({"temperature": 0.0}, "`temperature` must be above 0"),
         ({"temperature": math.nan}, "`temperature` must be above 0"),
+        ({"temperature": math.inf}, "`temperature` must be above 0 and finite"),
+        ({"beams": 2.0}, "`beams` must be 1 or more, a whole number: got 2.0"),
+        ({"max_length": 2.5}, "`max_length` must be 0 or more, a whole number"),
         ({"length_penalty": -0.1}, "`length_penalty` must be 0 or more"),
         ({"length_penalty": math.inf}, "`length_penalty` must be 0 or more"),
     ],
@@ -323,10 +351,87 @@ def test_options_that_make_no_sense(options, text):
         write(recurrent(), **options)
 
 
-@pytest.mark.parametrize("source", [torch.tensor([3, 4]), torch.zeros(0, 3, dtype=torch.long)])
-def test_a_source_must_be_a_batch(source):
-    with pytest.raises(OptionError, match=r"`source` must be \(batch, n\)"):
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (torch.tensor([3, 4]), ShapeError),
+        (torch.zeros(0, 3, dtype=torch.long), ShapeError),
+        (SOURCES.float(), DtypeError),
+        ([[3, 4]], DtypeError),
+    ],
+    ids=["one", "none", "float", "list"],
+)
+def test_a_source_must_be_a_batch_of_token_numbers(source, error):
+    with pytest.raises(error, match=r"`source` must be .*\(batch, n\)"):
         nn.generate(recurrent(), source, start=START, stop=STOP)
+
+
+@pytest.mark.parametrize("kind", [torch.long, torch.uint8, torch.float32])
+@pytest.mark.parametrize("name", MODELS)
+def test_padding_is_true_or_false(name, kind):
+    # Numbers are added to scores in PyTorch's masks: 1.0 for padding would hide nothing.
+    padding = PADDING.to(kind)
+    model = MODELS[name]()
+    with pytest.raises(DtypeError, match=r"Padding must be bool.*source_padding\.bool\(\)"):
+        nn.generate(model, SOURCES, start=START, stop=STOP, source_padding=padding)
+    with pytest.raises(DtypeError, match="Padding must be bool"):
+        model(SOURCES, SOURCES.clamp(max=TARGET - 1), padding)
+    with pytest.raises(ShapeError, match="padding the same"):
+        model(SOURCES, SOURCES.clamp(max=TARGET - 1), PADDING[:, :2])
+
+
+class Scores(torch.nn.Module):
+    """The same scores after every token."""
+
+    alignment = ()
+
+    def __init__(self, *scores, after_stop=None):
+        super().__init__()
+        self.scores, self.after_stop = torch.tensor(scores), after_stop
+
+    def start(self, source, source_padding=None):
+        return self
+
+    def step(self, tokens, state):
+        scores = self.scores.expand(len(tokens), -1)
+        return scores if self.after_stop is None else torch.where((tokens == STOP)[:, None], self.after_stop, scores)
+
+    def reorder(self, index):
+        pass
+
+
+def test_of_tokens_that_are_as_likely_the_lowest_are_drawn_among():
+    source = torch.zeros(300, 1, dtype=torch.long)
+    for options in ({"top_k": 2}, {"top_p": 0.39}):
+        found = nn.generate(
+            Scores(0.0, -9.0, 0.0, 0.0, 0.0, 0.0), source, start=0, stop=99, max_length=1, method="sample", **options
+        )
+        assert {each.tokens[0] for each in found} == {0, 2}
+
+
+@pytest.mark.parametrize("method", ["greedy", "sample", "beam"])
+@pytest.mark.parametrize("wrong", [(math.nan, 0.0), (math.inf, 0.0), (-math.inf, -math.inf)], ids=str)
+def test_scores_from_which_no_token_follows(wrong, method):
+    with pytest.raises(ScoreError, match="must be numbers"):
+        nn.generate(Scores(*wrong), SOURCES, start=0, stop=1, max_length=3, method=method)
+
+
+@pytest.mark.parametrize("method", ["greedy", "sample", "beam"])
+def test_what_a_model_says_after_the_stop_does_not_matter(method):
+    model = Scores(0.5, 0.0, 1.0, after_stop=math.nan)
+    for each in nn.generate(
+        model, SOURCES, start=0, stop=STOP, max_length=9, method=method, beams=2, generator=torch.manual_seed(0)
+    ):
+        assert math.isfinite(each.score)
+
+
+def test_attention_needs_layers_that_look_at_the_source():
+    class Blind(nn.Seq2Seq):
+        alignment = ()
+
+    for model in (Blind(SOURCE, TARGET, 8), Scores(0.0, 1.0)):
+        with pytest.raises(OptionError, match="`alignment` names the layers"):
+            nn.generate(model, SOURCES, start=0, stop=1, attention=True)
 
 
 @pytest.mark.parametrize("method", ["greedy", "beam"])

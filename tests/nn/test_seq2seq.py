@@ -133,3 +133,18 @@ def test_dropout_of_attention_can_be_set_apart():
 def test_padding_that_cannot_be_read(padding, text):
     with pytest.raises(ShapeError, match=text):
         recurrent().start(SOURCES, padding)
+
+
+def test_sequences_of_no_tokens():
+    for model in (recurrent(), transformer()):
+        assert model(SOURCES, TARGETS[:, :0], PADDING).shape == (3, 0, TARGET)
+    with pytest.raises(ShapeError, match="must have a token to be read"):
+        recurrent()(SOURCES[:, :0], TARGETS)
+    # A Transformer needs nothing to look at: what it writes then depends on nothing but what it wrote.
+    assert bool(transformer()(SOURCES[:, :0], TARGETS).isfinite().all())
+
+
+@pytest.mark.parametrize("model", [recurrent, transformer])
+def test_a_target_must_be_a_batch_as_large_as_the_source(model):
+    with pytest.raises(ShapeError, match="batch"):
+        model()(SOURCES, TARGETS[:2])
