@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from regard.errors import OptionError
+from regard.errors import DtypeError, OptionError, ShapeError
 
 _FIRST_ROOM = 64  # tokens that a cache has room for at first; then it doubles
 
@@ -28,15 +28,36 @@ class LayerCache:
         """Add keys and values; returns all that there are."""
         if self.is_fixed and self.length:
             raise OptionError("A fixed cache takes keys and values once: it has some. Make a new one for a new memory.")
-        start, self.length = self.length, self.length + keys.shape[-2]
+        self._check(keys, values)
+        length = self.length + keys.shape[-2]
         if self.is_fixed:
             self._room = keys, values
-            return keys, values
-        self._room = tuple(  # type: ignore[assignment]
-            _with_room(old, new, start, self.length)
-            for old, new in zip(self._room or (None, None), (keys, values), strict=True)
-        )
+        else:
+            old_keys, old_values = (None, None) if self._room is None else self._room
+            self._room = (
+                _with_room(old_keys, keys, self.length, length),
+                _with_room(old_values, values, self.length, length),
+            )
+        self.length = length
         return self.pairs()
+
+    def _check(self, keys: Tensor, values: Tensor) -> None:
+        if keys.shape[:-1] != values.shape[:-1]:
+            raise ShapeError(
+                f"Every key must have its value: got keys {tuple(keys.shape)} and values {tuple(values.shape)}. "
+                f"All axes but the last are the same."
+            )
+        for old, new in () if self._room is None else zip(self._room, (keys, values), strict=True):
+            if old.shape[:-2] != new.shape[:-2] or old.shape[-1] != new.shape[-1]:
+                raise ShapeError(
+                    f"What joins a cache must be of its batch, heads and size: it has {tuple(old.shape[:-2])} of size "
+                    f"{old.shape[-1]}, got {tuple(new.shape[:-2])} of size {new.shape[-1]}. "
+                    f"Make a new cache for other sequences, or reorder() this one."
+                )
+            if old.dtype != new.dtype:
+                raise DtypeError(
+                    f"What joins a cache must be of its dtype, {old.dtype}: got {new.dtype}. Make a new cache."
+                )
 
     def pairs(self) -> tuple[Tensor, Tensor]:
         """The keys and values so far."""
@@ -99,10 +120,11 @@ class KeyValueCache:
 
 
 def _with_room(old: Tensor | None, new: Tensor, start: int, length: int) -> Tensor:
-    """What there was and what is new, in memory that has room for more unless gradients flow through it."""
-    if new.requires_grad or (old is not None and old.requires_grad):
+    """What there was and what is new, in memory that has room for more where no gradient may need what there was."""
+    if torch.is_grad_enabled():  # also of keys that need none: those of queries are computed from them
         return new if old is None else torch.cat([old[..., :start, :], new], -2)
-    if old is None or old.shape[-2] < length:
+    sealed = old is not None and old.is_inference() and not torch.is_inference_mode_enabled()
+    if old is None or old.shape[-2] < length or sealed:
         room = new.new_empty(*new.shape[:-2], max(_FIRST_ROOM, 2 * length), new.shape[-1])
         if old is not None:
             room[..., :start, :] = old[..., :start, :]

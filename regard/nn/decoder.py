@@ -188,7 +188,8 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """The tokens after all layers; arguments as `DecoderLayer`, and `tgt_mask` may be one of regard's.
 
-        With a `cache`, `tgt` holds the tokens that are new; each sees those before it.
+        With a `cache`, `tgt` holds the tokens that are new; each sees those before it. `tgt_key_padding_mask` is then
+        of all tokens so far, and `memory` must be the one of the first call, whose keys and values are kept.
         """
         ours = tgt_mask if isinstance(tgt_mask, Mask) else None
         theirs = None if isinstance(tgt_mask, Mask) else tgt_mask

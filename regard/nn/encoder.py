@@ -186,6 +186,6 @@ class Encoder(nn.Module):
         self, src: Tensor, mask: Tensor | Mask | None = None, src_key_padding_mask: Tensor | None = None
     ) -> list[WeightsView]:
         """The weights of every layer, read without storing them: `(batch, heads, length, length)` each."""
-        with record(self) as recording:
+        with record(self, budget=None) as recording:
             self(src, mask, src_key_padding_mask)
         return recording.views()
