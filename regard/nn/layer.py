@@ -38,7 +38,7 @@ class AttentionLayer(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if not 0.0 <= dropout <= 1.0:
+        if not 0.0 <= dropout < 1.0:
             raise OptionError(f"`dropout` must be in [0, 1): got {dropout}. It is the share of weights to drop.")
         self.score = _checked(ScaledDot() if score is None else score, Score, "score", "ScaledDot()")
         self.weights = _checked(Softmax() if weights is None else weights, Weights, "weights", "Softmax()")

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.errors import OptionError, ShapeError
+from regard.errors import DtypeError, OptionError, ShapeError
 from regard.scores.base import check_sizes
 
 
@@ -31,10 +31,12 @@ class SinusoidalPositions(nn.Module):
         check_sizes("SinusoidalPositions", dim=dim)
         if dim % 2:
             raise OptionError(f"`dim` of SinusoidalPositions must be even, a sine and a cosine each: got {dim}.")
+        _check_base("SinusoidalPositions", base)
         self.dim, self.base = dim, base
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """`(..., n, dim)` tokens, the first of which stands at position `start`."""
+        _check_tokens("SinusoidalPositions", tokens, self.dim)
         angles = _angles(tokens, self.dim, self.base, start)
         waves = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
         return tokens + waves.to(tokens.dtype)
@@ -65,6 +67,9 @@ class LearnedPositions(nn.Module):
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """`(..., n, dim)` tokens, the first of which stands at position `start`."""
+        _check_tokens("LearnedPositions", tokens, self.weight.shape[1])
+        if start < 0:
+            raise OptionError(f"`start` must be 0 or more, the first position that is learned: got {start}.")
         end = start + tokens.shape[-2]
         if end > len(self.weight):
             raise ShapeError(
@@ -101,15 +106,12 @@ class Rotary(nn.Module):
         check_sizes("Rotary", dim=dim)
         if dim % 2:
             raise OptionError(f"`dim` of Rotary must be even, since numbers are turned in pairs: got {dim}.")
+        _check_base("Rotary", base)
         self.dim, self.base = dim, base
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """`(..., n, dim)` queries or keys, the first of which stands at position `start`."""
-        if tokens.shape[-1] != self.dim:
-            raise ShapeError(
-                f"Rotary({self.dim}) turns vectors of {self.dim} numbers: got {tuple(tokens.shape)}. "
-                f"Build it for the size of a head, embed_dim / num_heads."
-            )
+        _check_tokens("Rotary", tokens, self.dim, "the size of a head, embed_dim / num_heads")
         angles = _angles(tokens, self.dim, self.base, start)
         cos, sin = angles.cos().to(tokens.dtype), angles.sin().to(tokens.dtype)
         even, odd = tokens[..., ::2], tokens[..., 1::2]
@@ -117,6 +119,23 @@ class Rotary(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.dim}"
+
+
+def _check_tokens(owner: str, tokens: Tensor, dim: int, size: str = "the size of a token") -> None:
+    """Raise unless tokens are vectors of the right size: an axis of 1 would broadcast, and integers lose the waves."""
+    if tokens.ndim < 2 or tokens.shape[-1] != dim:
+        raise ShapeError(
+            f"{owner} of dim {dim} takes (..., n, {dim}) tokens: got {tuple(tokens.shape)}. Build it for {size}."
+        )
+    if not tokens.is_floating_point():
+        raise DtypeError(
+            f"{owner} takes vectors of floating-point numbers: got {tokens.dtype}. Embed token numbers first."
+        )
+
+
+def _check_base(owner: str, base: float) -> None:
+    if not 0 < base < math.inf:
+        raise OptionError(f"`base` of {owner} must be above 0 and finite: got {base}. 10 000 is what papers use.")
 
 
 def _angles(tokens: Tensor, dim: int, base: float, start: int) -> Tensor:

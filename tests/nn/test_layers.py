@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard import Additive, Causal, Conic, Gaussian, Sparsemax, Window, attend, nn
-from regard.errors import LayerRuntimeError, OptionError, ShapeError
+from regard.errors import DtypeError, LayerRuntimeError, OptionError, ShapeError
 
 # Attention ------------------------------------------------------------------------------------------------------------
 
@@ -34,8 +34,9 @@ def test_dropout_acts_in_training_alone():
     layer, x = nn.Attention(dropout=0.5), torch.randn(6, 4)
     assert not torch.equal(layer(x, x, x), layer(x, x, x))
     torch.testing.assert_close(layer.eval()(x, x, x), attend(x, x, x))
-    with pytest.raises(OptionError, match="dropout"):
-        nn.Attention(dropout=1.5)
+    for wrong in (1.5, 1.0, -0.1, math.nan):  # 1.0 would be refused by every call in training
+        with pytest.raises(OptionError, match="dropout"):
+            nn.Attention(dropout=wrong)
 
 
 # Self-attention -------------------------------------------------------------------------------------------------------
@@ -88,7 +89,9 @@ def test_the_feed_forward_part_works_on_each_token_alone():
     torch.testing.assert_close(layer(x), wanted)
     torch.testing.assert_close(layer(x[:, 2]), wanted[:, 2])
     assert nn.FeedForward(4, 9, bias=False).linear1.bias is None
-    assert not torch.equal(nn.FeedForward(4, 9, 0.5)(x), layer(x))
+    dropping = nn.FeedForward(4, 9, 0.5)
+    assert not torch.equal(dropping(x), dropping(x))
+    assert torch.equal(dropping.eval()(x), dropping(x))
     with pytest.raises(LayerRuntimeError, match="'relu' or 'gelu'"):
         nn.FeedForward(4, 9, activation="swish")
 
@@ -151,6 +154,15 @@ def test_rotary_keeps_lengths_and_sees_distance_alone():
         (lambda: nn.SinusoidalPositions(5), OptionError, "must be even"),
         (lambda: nn.Rotary(5), OptionError, "must be even"),
         (lambda: nn.Rotary(4)(torch.rand(3, 6)), ShapeError, "embed_dim / num_heads"),
+        (lambda: nn.Rotary(4)(torch.rand(4)), ShapeError, r"\(\.\.\., n, 4\)"),
+        (lambda: nn.Rotary(4)(torch.ones(3, 4).long()), DtypeError, "Embed token numbers first"),
+        (lambda: nn.Rotary(4, base=0.0), OptionError, "`base` of Rotary"),
+        (lambda: nn.SinusoidalPositions(4)(torch.rand(3, 1)), ShapeError, r"got \(3, 1\)"),  # it would broadcast
+        (lambda: nn.SinusoidalPositions(4)(torch.rand(3, 6)), ShapeError, r"\(\.\.\., n, 4\)"),
+        (lambda: nn.SinusoidalPositions(4)(torch.ones(3, 4).long()), DtypeError, "got torch.int64"),
+        (lambda: nn.SinusoidalPositions(4, base=-1.0), OptionError, "`base` of SinusoidalPositions"),
+        (lambda: nn.LearnedPositions(5, 4)(torch.rand(3, 1)), ShapeError, r"got \(3, 1\)"),
+        (lambda: nn.LearnedPositions(5, 4)(torch.rand(1, 4), -3), OptionError, "`start` must be 0 or more"),
         (lambda: nn.LearnedPositions(0, 4), ValueError, "max_length"),
     ],
 )
