@@ -73,8 +73,8 @@ class Recording:
         budget: int | None,
     ) -> None:
         self._modules = _choose_layers(model, layers)
-        self._heads = None if heads is None else list(heads)
-        self._rows = rows
+        self._heads = None if heads is None else list(_several("heads", heads))
+        self._rows = rows if rows is None or isinstance(rows, slice) else list(_several("rows", rows))
         self.budget = budget
         self.bytes = 0
         self._views: dict[str, list[WeightsView]] = {name: [] for name in self._modules}
@@ -169,6 +169,7 @@ class Recording:
                 queries=_blank(part.queries),
                 keys=_blank(part.keys),
                 values=_blank(part.values),
+                mask=copy.deepcopy(part.mask, {id(each): each for each in own}),  # others may be written into
                 score=layer.score,
                 weights=copy.deepcopy(part.weights).requires_grad_(False),  # they may learn on
             )
@@ -183,7 +184,7 @@ class Recording:
         grid, form, queries, mask = problem.grid, problem.form, problem.queries, problem.mask
         rows, heads = None, None
         if self._rows is not None:
-            rows = torch.tensor(_places(self._rows, grid.n_queries), device=grid.device)
+            rows = torch.tensor(_places(self._rows, grid.n_queries), dtype=torch.long, device=grid.device)
             form, queries = form.narrow(rows, grid.columns), queries[..., rows, :]
         if self._heads is not None:
             if len(grid.batch_shape) < 2:
@@ -199,7 +200,7 @@ class Recording:
                     f"`heads` must be left out where the rule has a number for each head: got {self._heads} with "
                     f"{type(problem.weights).__name__}. Record every head, and read those."
                 )
-            heads = torch.tensor([head % n_heads for head in self._heads], device=grid.device)
+            heads = torch.tensor([head % n_heads for head in self._heads], dtype=torch.long, device=grid.device)
             form = form.rebuilt(iter([_of_heads(tensor, heads, n_heads) for tensor in form.tensors()]))
             queries, keys, values = (
                 _of_heads(each, heads, n_heads) for each in (queries, problem.keys, problem.values)
@@ -279,6 +280,12 @@ class _Part(Mask):
 def _of_heads(tensor: Tensor, heads: Tensor, n_heads: int) -> Tensor:
     """Some heads of a tensor that has an axis for them before its last two."""
     return tensor.index_select(-3, heads) if tensor.ndim >= 3 and tensor.shape[-3] == n_heads else tensor
+
+
+def _several(name: str, places: Sequence[int]) -> Sequence[int]:
+    if isinstance(places, int):
+        raise OptionError(f"`{name}` must be a list of numbers: got {places}. Use {name}=[{places}].")
+    return places
 
 
 def _places(rows: Sequence[int] | slice, n_queries: int) -> list[int]:

@@ -63,7 +63,7 @@ def whole(layer, x, **options):
 
 @pytest.mark.parametrize(
     ("heads", "rows"),
-    [(None, None), ([2], None), (None, [7, 0, 4]), ([-1, 0], [5]), ([1], slice(2, 8, 3)), (None, [-1])],
+    [(None, None), ([2], None), (None, [7, 0, 4]), ([-1, 0], [5]), ([1], slice(2, 8, 3)), (None, [-1]), (None, [])],
     ids=str,
 )
 @pytest.mark.parametrize("name", SETTINGS)
@@ -101,6 +101,26 @@ def test_the_masks_of_a_call_are_recorded_with_it(kind, heads, rows):
     wanted = wanted if heads is None else wanted[:, heads]
     wanted = wanted if rows is None else wanted[:, :, rows]
     torch.testing.assert_close(recording[0][0].dense(), wanted)
+
+
+@pytest.mark.parametrize("rows", [None, [2, 6]])
+def test_a_mask_that_is_written_into_later_does_not_change_what_was_recorded(rows):
+    layer, x = layer_of("causal"), tokens()
+    allowed = torch.rand(N, N, generator=torch.Generator().manual_seed(4)) < 0.8
+    wanted = whole(layer, x, mask=Allowed(allowed.clone()))
+    with nn.record(layer, rows=rows) as recording:
+        layer(x, x, x, need_weights=False, mask=Allowed(allowed))
+    allowed.fill_(False)
+    torch.testing.assert_close(recording[0][0].dense(), wanted if rows is None else wanted[:, :, rows])
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name not in ("padded", "pairs", "bias")])
+def test_heads_are_told_from_other_axes_of_the_same_size(name):
+    layer = layer_of(name)
+    x = torch.randn(HEADS, HEADS, DIM, generator=torch.Generator().manual_seed(5))  # as many sequences and tokens
+    with nn.record(layer, heads=[2, 0], rows=[1]) as recording:
+        layer(x, x, x, need_weights=False)
+    torch.testing.assert_close(recording[0][0].dense(), whole(layer, x)[:, [2, 0]][:, :, [1]])
 
 
 def test_weights_that_are_asked_for_are_recorded_too():
@@ -258,6 +278,12 @@ def test_parts_that_there_are_not(options, text):
     layer, x = layer_of(), tokens()
     with nn.record(layer, **options), pytest.raises(OptionError, match=text):
         layer(x, x, x)
+
+
+@pytest.mark.parametrize("name", ["heads", "rows"])
+def test_one_head_or_row_is_a_list_of_one(name):
+    with pytest.raises(OptionError, match=rf"`{name}` must be a list of numbers: got 1\. Use {name}=\[1\]"):
+        nn.record(layer_of(), **{name: 1})
 
 
 def test_a_layer_without_heads_has_none_to_choose():
