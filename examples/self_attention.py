@@ -2,26 +2,31 @@
 
 import torch
 
-from regard import attend, weigh
+from regard import nn
+from regard.plots import draw_ranked
+from regard.text import WordVectors
 
-sentence = "When he saw his owner , the dog was happy , so he wagged his tail"
-words = sentence.split()
-n, d, d_q, d_v = len(words), 32, 16, 8
+sentence = "When he saw his owner, the dog was happy, so he wagged his tail"
+words = sentence.lower().replace(",", "").split()
+vectors = WordVectors.load()
+X = vectors[words] - vectors.vectors.mean(dim=0)  # (n, d): GloVe's vectors, less the mean of all words
+n, d = X.shape
 
 torch.manual_seed(0)
-vectors = {word: torch.randn(d) for word in sorted(set(words))}  # untrained: one random vector for each word
-X = torch.stack([vectors[word] for word in words])  # (n, d)
-W_Q, W_K, W_V = torch.randn(d, d_q) / d**0.5, torch.randn(d, d_q) / d**0.5, torch.randn(d, d_v) / d**0.5
+layer = nn.SelfAttention(d, key_dim=16, value_dim=8)  # W_Q and W_K are d × 16, W_V is d × 8; untrained
+S = layer(X)
+print("X is", (n, d), "and S is", tuple(S.shape))
 
-Q, K, V = X @ W_Q, X @ W_K, X @ W_V  # (n, d_Q), (n, d_Q), (n, d_V)
-S = attend(Q, K, V)  # (n, d_V)
-assert torch.allclose(S, torch.softmax(Q @ K.T / d_q**0.5, dim=-1) @ V, atol=1e-6)
-print("S is", tuple(S.shape))
+Q, K, V = X @ layer.W_Q, X @ layer.W_K, X @ layer.W_V
+assert torch.allclose(S, torch.softmax(Q @ K.T / 16**0.5, dim=-1) @ V, atol=1e-6)
 
-view = weigh(Q, K, V)
-print(view)
-row, keys = view.top(3)
 place = words.index("happy")
-print(
-    "happy looks at", {words[key]: round(float(weight), 3) for weight, key in zip(row[place], keys[place], strict=True)}
-)
+print("\nThe row of happy, with random W_Q and W_K:")
+print(draw_ranked(layer.weigh(X).dense()[place].tolist(), words, width=40, most=4))
+
+with torch.no_grad():  # with W_Q = W_K = I, similar is what has similar vectors
+    layer = nn.SelfAttention(d)
+    layer.W_Q.copy_(torch.eye(d))
+    layer.W_K.copy_(torch.eye(d))
+print("\nThe row of happy, by the words' vectors alone:")
+print(draw_ranked(layer.weigh(X).dense()[place].tolist(), words, width=40, most=4))
