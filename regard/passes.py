@@ -22,7 +22,7 @@ from regard.engines.tiled import Tiled, pool_stream
 from regard.engines.tiles import Stream, Tile
 from regard.problem import AttentionProblem
 from regard.progress import Progress
-from regard.readers import Reader
+from regard.readers import Reader, TopWeights
 from regard.weights import Statistics
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Passes:
     @property
     def statistics(self) -> Statistics:
         """Those of every row."""
-        return self.pooled.statistics if "pooled" in self.__dict__ else self._statistics
+        return self.pooled.statistics if self.have_pooled else self._statistics
 
     @cached_property
     def _statistics(self) -> Statistics:
@@ -69,23 +69,61 @@ class Passes:
         statistics = tuple(each[..., rows, :] for each in self.statistics)
         return self._problem.weights.weights(tile.scores(), statistics, tile.positions)
 
-    def read(self, readers: Sequence[Reader[Any]]) -> None:
-        """Show every weight that is not masked to every reader, once."""
+    def read(self, readers: Sequence[Reader[Any]], *, pool: bool = False) -> None:
+        """Show every weight that is not masked to every reader, once.
+
+        Args:
+            readers: Who wants to see them.
+            pool: Whether `pooled` will be asked for, too: then statistics are found in the same pass as it.
+        """
         problem = self._problem
         for reader in readers:
             reader.start(problem.grid, problem.compute_dtype)
         if not readers:
             return
-        compiled = [reader for reader in readers if self._compiled is not None and reader.targets()]
+        compiled = [reader for reader in readers if self.compiles and reader.targets()]
         plain = [reader for reader in readers if reader not in compiled]
-        known = not problem.weights.streams or bool({"pooled", "_statistics"} & self.__dict__.keys())
-        with self._passes((not known) + bool(compiled) + bool(plain)):
+        known = self._knows(pool)
+        together = not known and len(compiled) == 1 and self._finds(compiled[0])
+        with self._passes((not known) + (bool(compiled) and not together) + bool(plain)):
+            if together:
+                self._find(compiled.pop(), pool)
+            elif pool:
+                _ = self.pooled  # first, so that it has the statistics
             if self._compiled is not None and compiled:
                 targets = {name: target for reader in compiled for name, target in reader.targets().items()}
                 self._compiled.read(self.statistics, targets)
             for weights, rows, columns in self._blocks() if plain else ():
                 for reader in plain:
                     reader.absorb(weights, rows, columns)
+
+    def _knows(self, pool: bool) -> bool:
+        """Whether statistics are there, or will not be asked for; and the output, if that is wanted."""
+        if pool:
+            return self.have_pooled
+        return not self._problem.weights.streams or self.have_pooled or "_statistics" in self.__dict__
+
+    @property
+    def have_pooled(self) -> bool:
+        """Whether the output is there."""
+        return "pooled" in self.__dict__
+
+    @property
+    def compiles(self) -> bool:
+        """Whether compiled kernels do what they can."""
+        return self._compiled is not None
+
+    def _finds(self, reader: Reader[Any]) -> bool:
+        """Whether what a reader wants can be found in the pass that finds the statistics."""
+        return isinstance(reader, TopWeights) and self._compiled is not None and self._compiled.finds_heaviest
+
+    def _find(self, reader: Reader[Any], pool: bool) -> None:
+        """One pass for the statistics and a reader; and for the output, if it is wanted."""
+        assert self._compiled is not None
+        if pool:
+            self.__dict__["pooled"] = self._compiled.pool_and_find(reader.targets())
+        else:
+            self.__dict__["_statistics"] = self._compiled.bare().pool_and_find(reader.targets()).statistics
 
     def _blocks(self) -> Iterator[tuple[Tensor, range, range]]:
         if not self._problem.weights.streams:  # a rule of a user's that has a definition alone

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.drawing import draw
-from regard.engines import Engine
+from regard.engines import Engine, Sdpa
 from regard.engines.reference import define_weights
 from regard.engines.tiled import Tiled
 from regard.engines.tiles import Tile
@@ -48,6 +48,7 @@ class WeightsView:
         self._problem = problem
         self._engine = engine
         self._outputs: dict[bool, Tensor] = {}  # with and without a gradient
+        self._top: Top | None = None  # as many as were asked for so far
 
     @property
     def output(self) -> Tensor:
@@ -58,7 +59,7 @@ class WeightsView:
         return self._outputs[tracks]
 
     def _compute_output(self) -> Tensor:
-        if isinstance(self._engine, Tiled) and not self._tracks:
+        if not self._tracks and (isinstance(self._engine, Tiled) or self._passes.have_pooled):
             return self._passes.pooled.output.to(self._problem.dtype)  # readings take the statistics from the same pass
         return self._engine.run(self._fresh())
 
@@ -167,11 +168,21 @@ class WeightsView:
         received: bool = False,
         map: tuple[int, int] | None = None,
         pool: Pool = "sum",
+        output: bool = False,
     ) -> Collected:
         """Several readings in one pass over the tiles; each as the method of its name.
 
-        The first reading of a view takes one more pass, which finds the statistics of rows. On a terminal, passes that
-        take more than a second show a bar.
+        The first reading of a view takes one more pass, which finds the statistics of rows; where nothing but the top k
+        is read, compiled kernels find that in the same one, under most rules. On a terminal, passes that take more than
+        a second show a bar.
+
+        Args:
+            top: How many of the heaviest weights of each query.
+            entropy, received: Whether to read them.
+            map: Height and width of a picture.
+            pool: How the picture is pooled.
+            output: Whether `view.output` will be asked for, too: where it needs no gradient, the pass that finds the
+                statistics computes it.
 
         Example:
             >>> import torch
@@ -187,23 +198,26 @@ class WeightsView:
                 f"{self.kind} ones. Use a rule such as Softmax()."
             )
         results: dict[str, Any] = {}
+        heaviest = None if top is None else TopWeights(top)
         if self._tracks and (entropy or received):
             results["entropy"], results["received"] = track(self._fresh(), entropy=entropy, received=received)
             entropy = received = False
         readers: dict[str, Reader[Any]] = {}
-        if top is not None:
-            readers["top"] = TopWeights(top)
+        if heaviest is not None and (self._top is None or self._top.indices.shape[-1] < heaviest.k):
+            readers["top"] = heaviest
         if entropy:
             readers["entropy"] = Entropy()
         if received:
             readers["received"] = Received()
         if map is not None:
             readers["map"] = Map(*map, pool)
-        self._passes.read(list(readers.values()))
+        self._passes.read(list(readers.values()), pool=output and self._pools)
         results |= {name: reader.result() for name, reader in readers.items()}
         dtype = self._problem.dtype
-        if results.get("top") is not None:
-            results["top"] = Top(results["top"].weights.to(dtype), results["top"].indices)
+        if "top" in readers:
+            self._top = Top(results["top"].weights.to(dtype), results["top"].indices)
+        if heaviest is not None and self._top is not None:  # copies: what is kept is nobody's to change
+            results["top"] = Top(*(each[..., : heaviest.k].clone() for each in self._top))
         for name in ("entropy", "received", "map"):
             if results.get(name) is not None:
                 results[name] = results[name].to(dtype)
@@ -238,6 +252,14 @@ class WeightsView:
     @cached_property
     def _passes(self) -> Passes:
         return Passes(self._problem, self._engine)
+
+    @property
+    def _pools(self) -> bool:
+        """Whether the output, if it is not there, may come from a pass that readings share."""
+        if self._tracks or False in self._outputs:
+            return False
+        # What kernels pool is as good as what `sdpa` does, and about as fast; the reference is asked for its own.
+        return isinstance(self._engine, Tiled) or (isinstance(self._engine, Sdpa) and self._passes.compiles)
 
     @property
     def _streams(self) -> bool:

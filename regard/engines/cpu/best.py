@@ -15,6 +15,7 @@ from regard.engines.cpu.jit import exact_helper, helper, kernel, larger
 from regard.engines.cpu.logarithm import number_of, order_of
 
 BLOCK = 32  # columns that are passed over at once where none of them matters
+FEW = 32  # places among which to insert one by one is faster than to sort what enters
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _NOTHING, _INFINITY = np.float32(-np.inf), np.float32(np.inf)
@@ -155,6 +156,8 @@ def _merge_one(row, first_column, best, index, peaks):  # type: ignore[no-untype
 def merge_best(row, first_column, without_zero, best, index, peaks, places, values, packed):  # type: ignore[no-untyped-def]
     """Merge a row's columns into its best so far; `without_zero`: a value of 0 never enters either."""
     k = best.shape[0]
+    if k <= FEW and _insert_few(row, first_column, without_zero, best, index, peaks, places):
+        return
     enough = k + min(k, 32)  # so many finds may be sorted in the end: to tell the k best apart first would take longer
     last = _NOTHING if index[k - 1] < 0 else _rank(best[k - 1], without_zero)
     floor = _next_above(last)
@@ -178,6 +181,48 @@ def merge_best(row, first_column, without_zero, best, index, peaks, places, valu
         rank = _rank(row[places[i]], without_zero)
         packed[i] = ((-1 - order_of(rank)) << 32) | places[i]
     _merge_sorted(row, first_column, without_zero, best, index, _sorted(packed, found, places), found)
+
+
+@helper
+def _insert_few(row, first_column, without_zero, best, index, peaks, places):  # type: ignore[no-untyped-def]
+    """`merge_best` where few columns may enter, one after the other; False, with nothing done, where many may."""
+    k, width = best.shape[0], row.shape[0]
+    known, blocks, least = k, (width + BLOCK - 1) // BLOCK, _NOTHING
+    if index[k - 1] >= 0:
+        least = _next_above(_rank(best[k - 1], without_zero))
+    else:
+        # Nothing to compare with yet, but at least k columns reach the k-th largest of the blocks' peaks.
+        if blocks < k:
+            return False
+        while known > 0 and index[known - 1] < 0:
+            known -= 1
+        for b in range(block_peaks(row, without_zero, peaks)):
+            reach = _ZERO
+            for c in range(blocks):
+                reach += _ONE if peaks[c] >= peaks[b] else _ZERO
+            least = larger(least, peaks[b] if reach >= k else _NOTHING)
+        least = larger(least, _next_above(_NOTHING))
+    found, most = 0, min(4 * k, width)
+    for b in range(blocks):
+        bits = block_bits(row, b, without_zero, least, _INFINITY)
+        while bits:
+            if found == most:
+                return False
+            places[found] = b * BLOCK + lowest_bit(bits)
+            found += 1
+            bits &= bits - np.uint64(1)
+    for i in range(found):
+        column = places[i]
+        rank = _rank(row[column], without_zero)
+        if known == k and rank <= _rank(best[k - 1], without_zero):
+            continue  # equals keep the older, whose column is lower
+        at = min(known, k - 1)
+        while at > 0 and _rank(best[at - 1], without_zero) < rank:
+            best[at], index[at] = best[at - 1], index[at - 1]
+            at -= 1
+        best[at], index[at] = row[column], first_column + column
+        known = min(known + 1, k)
+    return True
 
 
 @helper

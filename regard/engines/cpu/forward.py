@@ -8,6 +8,7 @@ import torch
 
 from regard.engines.cpu import workers
 from regard.engines.cpu.groups import groups_of, pool_group
+from regard.engines.cpu.heaviest import Heaviest
 from regard.engines.cpu.programs import Entry, Program
 from regard.engines.cpu.tiles import Tiles
 from regard.engines.cpu.ways import FLOATS, RowSums, Way
@@ -16,11 +17,15 @@ from regard.weights import OnePass
 from regard.weights.proportional import refuse_negative
 
 
-def sum_rows(program: Program, way: Way, rule: OnePass) -> Sums:
-    """The sums of every row."""
-    grid, entries, blocks = program.problem.grid, program.entries, way.long_blocks()
-    # With fewer blocks than threads, as for a single query, the keys are shared out, too.
-    parts = workers.count() if way.transposed and len(entries) * len(blocks) < workers.count() else 1
+def parts_of(program: Program, way: Way) -> int:
+    """In how many parts the keys are shared out: with fewer blocks than threads, as for a single query."""
+    n_blocks = program.n_entries * len(way.long_blocks())
+    return workers.count() if way.transposed and n_blocks < workers.count() else 1
+
+
+def sum_rows(program: Program, way: Way, rule: OnePass, heaviest: Heaviest | None = None) -> Sums:
+    """The sums of every row, and its best scores where they are wanted: by tiles, with the keys in one part."""
+    grid, entries, blocks, parts = program.problem.grid, program.entries, way.long_blocks(), parts_of(program, way)
     shape = (parts, len(entries), grid.n_queries)
     peaks, totals = torch.full(shape, -torch.inf, **FLOATS), torch.zeros(shape, **FLOATS)
     pooled = torch.empty(*shape, program.values.shape[-1], **FLOATS)
@@ -29,7 +34,8 @@ def sum_rows(program: Program, way: Way, rule: OnePass) -> Sums:
         block = slice(rows.start, rows.stop)
         arrays = [each[part, place, block].numpy() for each in (peaks, totals, pooled)]
         arrays[-1].fill(0)  # here, where it will be used: fresh memory costs its thread a fault for each page
-        return way.pool(program, entries[place], rows, RowSums(*arrays), (part, parts))
+        best = () if heaviest is None else heaviest.of(place, rows)
+        return way.pool(program, entries[place], rows, RowSums(*arrays, *best), (part, parts))
 
     def work_together(group: list[Entry]) -> float:
         places = slice(group[0].place, group[0].place + len(group))
@@ -38,7 +44,8 @@ def sum_rows(program: Program, way: Way, rule: OnePass) -> Sums:
         assert isinstance(way, Tiles)
         return pool_group(program, way, group, *arrays)
 
-    tasks = [partial(work_together, group) for group in groups_of(program, way)] or [
+    groups = groups_of(program, way) if heaviest is None else []
+    tasks = [partial(work_together, group) for group in groups] or [
         partial(work, place, rows, part) for place in range(len(entries)) for rows in blocks for part in range(parts)
     ]
     refuse_negative(min(workers.run(tasks, way.seconds(program)), default=0.0))

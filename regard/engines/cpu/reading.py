@@ -13,13 +13,16 @@ from torch import Tensor
 
 from regard.engines.cpu import codes, workers
 from regard.engines.cpu.compiled import Compiled
+from regard.engines.cpu.forward import parts_of, sum_rows
+from regard.engines.cpu.heaviest import ORDERED, Heaviest
 from regard.engines.cpu.lists import Lists
 from regard.engines.cpu.programs import Entry, Program
 from regard.engines.cpu.readings import read_tile
 from regard.engines.cpu.tiles import Tiles
 from regard.engines.cpu.watched import Advance, watch
 from regard.engines.cpu.weighing import spread_lists, sum_tile, weigh_rows
-from regard.weights import OneHot, Statistics
+from regard.engines.sums import Pooled
+from regard.weights import OneHot, OnePass, Statistics
 
 _ROW_SUMS = ("least", "total", "most", "count")
 _NO_KEYS, _NO_PICTURE, _NO_BINS = np.zeros(0), np.zeros((0, 0)), np.zeros(0, np.int64)
@@ -46,8 +49,40 @@ class Readable(Compiled):
 
     def statistics(self) -> Statistics:
         """Those of every row. In place of the values a column of zeros is pooled, which is half of the work."""
+        return self.bare().pool().statistics
+
+    def bare(self) -> Readable:
+        """The same with a column of zeros in place of the values."""
         bare = replace(self.program, values=self.program.values.new_zeros(self.program.problem.grid.n_keys, 1))
-        return Readable(bare, self.advance).pool().statistics
+        return Readable(bare, self.advance)
+
+    @property
+    def finds_heaviest(self) -> bool:
+        """Whether `pool_and_find` serves: each row is gone through at once, and a larger score weighs more."""
+        program = self.program
+        ordered = not program.choose and program.rule in ORDERED
+        return ordered and isinstance(self.way, Tiles) and parts_of(program, self.way) == 1
+
+    def pool_and_find(self, targets: Mapping[str, Tensor]) -> Pooled:
+        """The output and the statistics of every row, as `pool` gives them, and the heaviest keys in the same pass.
+
+        Args:
+            targets: Where the heaviest are written, as for `read`.
+        """
+        program, way, rule = self.program, self.way, self.program.inner
+        assert isinstance(rule, OnePass)
+        top_weights, top_index = (
+            targets[name].view(program.n_entries, program.problem.grid.n_queries, -1)
+            for name in ("top_weights", "top_index")
+        )
+        heaviest = Heaviest(program, top_index.shape[-1])
+        pooled = sum_rows(program, way, rule, heaviest).finish(rule, reuse=True)
+        scales = self._scales(pooled.statistics)
+        doubtful = heaviest.settle(way.long_blocks(), *scales, top_weights, top_index)
+        if bool(doubtful.any()):  # by a way that tells nobody how far it is: these rows are counted already
+            way = Compiled(program).way
+            _Reading(program, way, *scales, targets, doubtful).run()
+        return pooled
 
     def read(self, statistics: Statistics, targets: Mapping[str, Tensor]) -> None:
         """Show every weight to readings, once.
@@ -100,12 +135,18 @@ class _Block:
 
 
 class _Reading:
-    """One pass that reads."""
+    """One pass that reads; where only some rows are wanted, over the blocks that have any, from the beginning."""
 
     def __init__(
-        self, program: Program, way: Tiles | Lists, offsets: Tensor, scales: Tensor, targets: Mapping[str, Tensor]
+        self,
+        program: Program,
+        way: Tiles | Lists,
+        offsets: Tensor,
+        scales: Tensor,
+        targets: Mapping[str, Tensor],
+        wanted: Tensor | None = None,  # (n_entries, n_queries): whether each row is; all, if left out
     ) -> None:
-        grid = program.problem.grid
+        grid, self.wanted = program.problem.grid, wanted
         self.program, self.way, self.offsets, self.scales, self.targets = program, way, offsets, scales, targets
         self.entries, self.blocks = program.entries, way.blocks()
         n_entries, rows = len(self.entries), (len(self.entries), grid.n_queries)
@@ -140,6 +181,11 @@ class _Reading:
         for rows in self.blocks[part :: self.parts]:
             workers.check_stopped()
             block = self._block(entry, part, rows)
+            if self.wanted is not None:
+                if not bool(self.wanted[entry.place, rows.start : rows.stop].any()):
+                    continue
+                block.top_weights.fill(0)
+                block.top_index.fill(-1)
             if isinstance(self.way, Tiles):
                 self._read_tiles(self.way, entry, block)
             else:

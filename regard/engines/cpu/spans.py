@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.engines.cpu.best import BLOCK
+from regard.engines.cpu.best import BLOCK, best_scratch, merge_best
 from regard.engines.cpu.candidates import CALL_CANDIDATES, gather_tile, list_tile
 from regard.engines.cpu.jit import helper, kernel, multiply
 from regard.engines.cpu.rows import (
@@ -30,7 +30,7 @@ from regard.engines.cpu.rows import (
 def pool_span(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, values, values_stride, tile, origin, n_columns,
     codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
-    rule, row_hashes, column_hashes, limit, factor, peaks, totals, pooled,
+    rule, row_hashes, column_hashes, limit, factor, peaks, totals, pooled, best, index,
 ):  # fmt: skip
     """Take the columns of a span into the sums of each row; returns the least numerator.
 
@@ -38,8 +38,11 @@ def pool_span(  # type: ignore[no-untyped-def]
         tile: Scratch, `(height, width)`: as many rows and columns as are worked on together.
         first, stop: Of each row, the columns that it sees; empty if all.
         allowed: Which pairs are allowed; empty if all.
+        best, index: The best scores of each row and their keys, `(n_rows, k)`, as `best.best_strip` has them; k may be
+            0. Spans must then come in the order of their columns.
     """
     least = ZERO
+    scratch = best_scratch(tile.shape[1] if best.shape[1] else 0)
     for top in range(0, pooled.shape[0], tile.shape[0]):
         end = min(top + tile.shape[0], pooled.shape[0])
         low, high = 0, n_columns
@@ -49,7 +52,7 @@ def pool_span(  # type: ignore[no-untyped-def]
             sgemm, left + 4 * top * left_stride, left_stride, right, right_stride, dim, values, values_stride, tile,
             origin + low, high - low, codes, by_row[:, top:end], by_column, numbers, _rows(pairs, top, end), table,
             first[top:end], stop[top:end], _rows(allowed, top, end), rule, row_hashes[top:end], column_hashes, limit,
-            factor, peaks[top:end], totals[top:end], pooled[top:end],
+            factor, peaks[top:end], totals[top:end], pooled[top:end], best[top:end], index[top:end], scratch,
         )  # fmt: skip
         least = min(least, lowest)
     return least
@@ -67,6 +70,7 @@ def pool_entries(  # type: ignore[no-untyped-def]
     for them.
     """
     least = ZERO
+    no_best, no_index, no_scratch = np.empty((0, 0), np.float32), np.empty((0, 0), np.int64), best_scratch(0)
     for e in range(lefts.shape[0]):
         for top in range(0, pooled.shape[1], tile.shape[0]):
             end = min(top + tile.shape[0], pooled.shape[1])
@@ -74,7 +78,7 @@ def pool_entries(  # type: ignore[no-untyped-def]
                 sgemm, lefts[e] + 4 * top * left_stride, left_stride, rights[e], right_stride, dim, values[e],
                 values_stride, tile, 0, n_columns, codes, by_row[:, top:end], by_column, numbers, pairs, table, first,
                 stop, allowed, rule, row_hashes, column_hashes, limit, factor, peaks[e, top:end], totals[e, top:end],
-                pooled[e, top:end],
+                pooled[e, top:end], no_best, no_index, no_scratch,
             )  # fmt: skip
             least = min(least, lowest)
     return least
@@ -101,7 +105,7 @@ def _rows(matrix, top, end):  # type: ignore[no-untyped-def]
 def _pool_rows(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, values, values_stride, tile, origin, n_columns,
     codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
-    rule, row_hashes, column_hashes, limit, factor, peaks, totals, pooled,
+    rule, row_hashes, column_hashes, limit, factor, peaks, totals, pooled, best, index, scratch,
 ):  # fmt: skip
     """Take the columns of a span into the sums of as many rows as a tile has."""
     n_rows, value_dim = pooled.shape
@@ -121,6 +125,8 @@ def _pool_rows(  # type: ignore[no-untyped-def]
             _score_row(
                 row, i, at, start, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed
             )  # fmt: skip
+            if best.shape[1]:
+                merge_best(row, at, False, best[i], index[i], *scratch)
             peaks[i], totals[i], lowest = pool_row(row, rule, peaks[i], totals[i], pooled[i])
             least = min(least, lowest)
             if row_hashes.size:

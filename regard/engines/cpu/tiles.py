@@ -202,6 +202,8 @@ class Tiles:
                 sums.peaks,
                 sums.totals,
                 sums.pooled,
+                sums.best,
+                sums.index,
             )
             least = min(least, lowest)
         return least

@@ -6,7 +6,7 @@ A way cuts the rows into blocks, and runs the compiled passes over a block of on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +27,7 @@ NO_BOUNDS = np.zeros(0, np.int64)
 NO_MASK = np.zeros((1, 0), np.bool_)
 _NO_PAIRS = np.zeros((1, 0), np.float32)
 _NO_HASHES = np.zeros(0, np.uint32)
+_NO_BEST, _NO_INDEX = np.zeros((0, 0), np.float32), np.zeros((0, 0), np.int64)
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class RowSums:
     peaks: Any  # (n_rows,)
     totals: Any  # (n_rows,)
     pooled: Any  # (n_rows, value_dim)
+    best: Any = field(default_factory=lambda: _NO_BEST)  # (n_rows, k): best scores, if wanted; by tiles alone
+    index: Any = field(default_factory=lambda: _NO_INDEX)  # (n_rows, k): their keys
 
 
 @dataclass(frozen=True)
