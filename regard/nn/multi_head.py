@@ -261,18 +261,25 @@ class MultiHeadAttention(AttentionLayer):
         *,
         mask: Mask | None = None,
         cache: LayerCache | None = None,
+        top: int | None = None,
     ) -> tuple[Tensor, WeightsView]:
         """The output as `forward` gives it, and a view of the weights in place of a tensor; arguments as `forward`.
+
+        Args:
+            top: How many of the heaviest weights of each query `view.top` will be asked for. Without a gradient they
+                are found while the output is computed, which is nearly as fast as the output alone.
 
         Example:
             >>> import torch
             >>> from regard import nn
             >>> layer, x = nn.MultiHeadAttention(16, 2, batch_first=True), torch.rand(3, 100, 16)
-            >>> output, view = layer.attend_and_weigh(x, x, x)
+            >>> output, view = layer.attend_and_weigh(x, x, x, top=8)
             >>> output.shape, view.top(8).weights.shape
             (torch.Size([3, 100, 16]), torch.Size([3, 2, 100, 8]))
         """
         view = self.weigh(query, key, value, key_padding_mask, attn_mask, is_causal, mask=mask, cache=cache)
+        if top is not None:
+            view.collect(top=top, output=True)
         return self._restore(view.output, batched=query.ndim == 3), view
 
     def _prepare(
