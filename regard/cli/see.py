@@ -261,8 +261,7 @@ def _save(seen: Seen, look: Look, sentence: str, output: Path) -> None:
     elif first is not None:
         notes = [seen.source, seen.note]
         if len(seen.places) > 1:
-            others = ", ".join(names[place] for place in seen.places[1:])
-            notes.append(f"the first of {len(seen.places)}: name another with --query ({others})")
+            notes.append(f"the first of {len(seen.places)}: --query {names[seen.places[1]]} shows the next")
         save_figure(ranked(seen.row(first), names, names[first], note="; ".join(notes)), output)
     else:
         save_figure(matrix(seen.weights, names, title=seen.source, note=seen.note), output)

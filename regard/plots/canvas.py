@@ -15,8 +15,29 @@ if TYPE_CHECKING:
 
 COLOURS = "viridis"  # light grows with the weight: readable for the colour-blind, and in grey
 TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+FEW_TICKS = (0.0, 0.1, 0.5, 1.0)  # on a low figure, where more would touch
+LOW = 3.0  # inches
 DARK_BELOW = 0.2  # weights below it have a dark colour, and a number on them is light
 MOST_LABELS = 64
+# For letters that matplotlib's own font has not: whichever of these are installed. It draws outlines only, no pictures.
+FALLBACKS = (
+    "Noto Sans CJK JP",
+    "Noto Sans CJK SC",
+    "Hiragino Sans",
+    "PingFang SC",
+    "Yu Gothic",
+    "Microsoft YaHei",
+    "Malgun Gothic",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "Nirmala UI",
+    "Noto Sans Devanagari",
+    "Noto Sans Thai",
+    "Noto Emoji",
+    "Segoe UI Emoji",
+    "Symbola",
+    "Unifont",
+)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -52,34 +73,41 @@ def paint(axes: Axes, picture: Tensor, size: tuple[int, int] | None = None) -> A
     )
 
 
-def add_legend(figure: Figure, image: Any, axes: Any, picture: Tensor | None = None) -> None:
-    """The legend from 0 to 1. It says so where weights lie outside."""
-    low = picture is not None and bool((picture < 0).any())
-    high = picture is not None and bool((picture > 1 + 1e-5).any())
+def add_legend(figure: Figure, image: Any, axes: Any, *pictures: Tensor) -> None:
+    """The legend from 0 to 1. It says so where weights of the pictures lie outside."""
+    low = any(bool((each < 0).any()) for each in pictures)
+    high = any(bool((each > 1 + 1e-5).any()) for each in pictures)
     ends = {(True, True): "both", (True, False): "min", (False, True): "max"}.get((low, high), "neither")
-    bar = figure.colorbar(image, ax=axes, extend=ends, ticks=TICKS, format="%g", fraction=0.04, pad=0.02)
+    ticks = FEW_TICKS if figure.get_figheight() < LOW else TICKS
+    bar = figure.colorbar(image, ax=axes, extend=ends, ticks=ticks, format="%g", fraction=0.04, pad=0.02)
     outside = " (others at the ends)" if low or high else ""
     bar.set_label(f"weight{outside}")
 
 
 def label(axes: Axes, rows: Sequence[str] | None, columns: Sequence[str] | None, most: int = MOST_LABELS) -> None:
     """Write the names at their rows and columns; every second, third … of them where there are many."""
-    from matplotlib.ticker import MaxNLocator
-
     if columns is None:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(_whole_numbers(axes.get_xlim()))
     else:
         places = range(0, len(columns), -(-len(columns) // most))
         turned = 90 if max(map(len, columns), default=0) > 2 else 0
         names = [shown(columns[place]) for place in places]
         axes.set_xticks(list(places), names, rotation=turned, parse_math=False, fontsize=_size(places))
     if rows is None:
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_locator(_whole_numbers(axes.get_ylim()))
     else:
         places = range(0, len(rows), -(-len(rows) // most))
         axes.set_yticks(
             list(places), [shown(rows[place]) for place in places], parse_math=False, fontsize=_size(places)
         )
+
+
+def _whole_numbers(limits: tuple[float, float]) -> Any:
+    """Where an axis of so many rows or columns has its numbers."""
+    from matplotlib.ticker import FixedLocator, MaxNLocator
+
+    count = round(abs(limits[1] - limits[0]))
+    return FixedLocator(list(range(count))) if count <= 10 else MaxNLocator(integer=True)
 
 
 def _size(places: Sequence[int]) -> int:
@@ -106,3 +134,16 @@ def write_around(figure: Figure, title: str, caption: str, note: str) -> None:
         figure.suptitle("\n".join(lines), fontsize=11, parse_math=False)
     below = [line for part in (caption, note) if part for line in textwrap.wrap(part, room)]
     figure.supxlabel("\n".join(below), fontsize=8, color="0.25", parse_math=False)
+    _take_fallbacks(figure)
+
+
+def _take_fallbacks(figure: Figure) -> None:
+    """Let every text of a figure find its letters in other fonts, of those that are there: others are warned about."""
+    from matplotlib.font_manager import fontManager
+    from matplotlib.text import Text
+
+    installed = set(fontManager.get_font_names())
+    found = [name for name in FALLBACKS if name in installed]
+    for text in figure.findobj(Text) if found else []:
+        assert isinstance(text, Text)
+        text.set_fontfamily([*text.get_fontfamily(), *found])

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from regard.weights import Weights
 
 MOST_NUMBERS = 4  # of a vector; of a longer one the first three and a sign that there are more
-# Where the columns of the diagram stand, of a width of 10.
-QUERY, KEY, SCORE, WEIGHT, VALUE, SUM = 0.9, 3.0, 4.7, 5.7, 7.2, 9.2
+HEADINGS = ("query q  →", "keys k  →", "a(q, k)  →", "α  →", "values v  →", "Σ α·v")
+# In inches: a letter, the rim of a box, what is left free before each column, and the least that all take together.
+LETTER, RIM, FREE, LEAST = 0.074, 0.2, (0.1, 1.0, 0.3, 0.3, 0.3, 1.0), 8.6
 
 
 def flow(
@@ -77,32 +78,38 @@ def flow(
         alpha, scores, output = view.rows(0)[0], score(query[None], keys)[0], view.output[0]
     drawn = sorted(alpha.argsort(descending=True, stable=True)[:most].tolist())
 
-    figure = new_figure(10.0, 0.55 * len(drawn) + 2.2)
+    columns = [
+        [f"{shown(query_name)}\n{_numbers(query)}"],
+        [
+            f"{shown(key_names[place], 12)} {_numbers(keys[place])}" if key_names else _numbers(keys[place])
+            for place in drawn
+        ],
+        [_number(float(scores[place])) for place in drawn],
+        [f"{float(alpha[place]):.3f}" for place in drawn],
+        [_numbers(values[place]) for place in drawn],
+        [_numbers(output)],
+    ]
+    spans, width = _spans(columns)
+    figure = new_figure(width + 1.4, 0.55 * len(drawn) + 2.2)
     axes = figure.subplots()
     axes.set_axis_off()
-    axes.set_xlim(0, 10)
+    axes.set_xlim(0, width)
     axes.set_ylim(len(drawn) - 0.4, -1.2)
     middle = (len(drawn) - 1) / 2
-    for place, heading in zip(
-        (QUERY, KEY, SCORE, WEIGHT, VALUE, SUM),
-        ("query q  →", "keys k  →", "a(q, k)  →", "α  →", "values v  →", "Σ α·v"),
-        strict=True,
-    ):
-        axes.text(place, -0.9, heading, ha="center", va="center", fontsize=10, weight="bold")
-    _box(axes, QUERY, middle, f"{shown(query_name)}\n{_numbers(query)}")
-    _box(axes, SUM, middle, _numbers(output))
     image = colours()
+    fills = [image.to_rgba(float(alpha[place])) for place in drawn]
+    for column, ((left, right), heading, texts) in enumerate(zip(spans, HEADINGS, columns, strict=True)):
+        axes.text((left + right) / 2, -0.9, heading, ha="center", va="center", fontsize=10, weight="bold")
+        for line, text in enumerate(texts):
+            height = line if len(texts) == len(drawn) else middle
+            dark = column == 3 and float(alpha[drawn[line]]) < DARK_BELOW
+            fill = fills[line] if column == 3 else "white" if column == 2 else "0.95"
+            _box(axes, (left + right) / 2, height, text, fill, "white" if dark else "black")
+    query_at, _, _, weight_at, _, sum_at = [(left + right) / 2 for left, right in spans]
     for line, place in enumerate(drawn):
-        weight = float(alpha[place])
-        name = f"{shown(key_names[place], 12)} " if key_names is not None else ""
-        _box(axes, KEY, line, name + _numbers(keys[place]))
-        _box(axes, SCORE, line, _number(float(scores[place])), fill="white")
-        dark = weight < DARK_BELOW
-        _box(axes, WEIGHT, line, f"{weight:.3f}", fill=image.to_rgba(weight), ink="white" if dark else "black")
-        _box(axes, VALUE, line, _numbers(values[place]))
-        thick = 0.4 + 5 * min(abs(weight), 1.0)  # what weighs more is a thicker line
-        _line(axes, [(QUERY, middle), (QUERY + 0.85, middle), (KEY - 0.9, line), (WEIGHT, line)], 0.8)
-        _line(axes, [(WEIGHT, line), (VALUE + 0.9, line), (SUM - 0.85, middle), (SUM, middle)], thick)
+        thick = 0.4 + 5 * min(abs(float(alpha[place])), 1.0)  # what weighs more is a thicker line
+        _line(axes, [(query_at, middle), (spans[0][1], middle), (spans[1][0], line), (weight_at, line)], 0.8)
+        _line(axes, [(weight_at, line), (spans[4][1], line), (spans[5][0], middle), (sum_at, middle)], thick)
     add_legend(figure, image, axes, alpha)
     left_out = ""
     if len(drawn) < len(keys):
@@ -112,6 +119,22 @@ def flow(
     default = f"Attention(q, D) = Σ α(q, k)·v: {type(score).__name__} under {type(weights).__name__}"
     write_around(figure, title or default, caption, note)
     return figure
+
+
+def _spans(columns: Sequence[Sequence[str]]) -> tuple[list[tuple[float, float]], float]:
+    """Where each column of boxes begins and ends, so that none touches another; and the width of all, in inches."""
+    widths = []
+    for heading, texts in zip(HEADINGS, columns, strict=True):
+        letters = max(len(line) for text in (heading, *texts) for line in text.split("\n"))
+        widths.append(letters * LETTER + RIM)
+    total = sum(widths) + sum(FREE) + FREE[0]
+    stretch = max(LEAST - total, 0.0) / (len(FREE) - 1)
+    spans, place = [], -stretch
+    for width, free in zip(widths, FREE, strict=True):
+        place += free + stretch
+        spans.append((place, place + width))
+        place += width
+    return spans, max(total, LEAST)
 
 
 def _numbers(vector: Tensor) -> str:
@@ -125,7 +148,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value + 0.0:.3g}"  # + 0.0: not "-0"
 
 
-def _box(axes: Axes, x: float, y: float, text: str, fill: Any = "0.95", ink: str = "black") -> None:
+def _box(axes: Axes, x: float, y: float, text: str, fill: Any, ink: str) -> None:
     outline = {"boxstyle": "round,pad=0.3", "facecolor": fill, "edgecolor": "0.6", "linewidth": 0.8}
     axes.text(x, y, text, ha="center", va="center", fontsize=9, color=ink, bbox=outline, zorder=3, parse_math=False)
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import ShapeError
 from regard.plots.canvas import MOST_LABELS, add_legend, colours, label, new_figure, paint, write_around, write_numbers
-from regard.plots.reading import AXES, Reading, as_tensor, read, shown
+from regard.plots.reading import AXES, Reading, as_tensor, every_picture, pooling_notes, read, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 MOST_NUMBERED = 24  # rows and columns of a map that has its numbers written in
 
@@ -92,7 +93,7 @@ def _one_map(reading: Reading, title: str, note: str, row_name: str, column_name
 def _room(reading: Reading) -> float:
     """Inches that a row needs for its name; 0 where none is named, or not all are."""
     longest = max(len(names) if names else 0 for names in (reading.rows, reading.columns))
-    return 0.17 if longest <= MOST_LABELS else 0.0
+    return 0.17 if 0 < longest <= MOST_LABELS else 0.0
 
 
 def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> Figure:
@@ -127,12 +128,12 @@ def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> F
                 axes.set_title(f"head {head}" if head == 0 else f"{head}", fontsize=8)
             if head == 0:
                 axes.set_ylabel(f"layer {layer}" if layer == 0 else f"{layer}", fontsize=8)
-    add_legend(figure, image, grid)
+    add_legend(figure, image, grid, *(each for of_layer in pictures for each in of_layer))
     write_around(figure, title, "; ".join(("in each map " + AXES, *notes)), note)
     return figure
 
 
-def _head_pictures(weights: Any, most: int) -> tuple[list[list[Any]], tuple[str, ...]]:
+def _head_pictures(weights: Any, most: int) -> tuple[list[list[Tensor]], list[str]]:
     if not isinstance(weights, list | tuple):
         tensor = as_tensor(weights)
         if tensor.ndim != 4:
@@ -143,18 +144,19 @@ def _head_pictures(weights: Any, most: int) -> tuple[list[list[Any]], tuple[str,
         weights = list(tensor)
     if not weights:
         raise ShapeError("`weights` must have at least one layer: got none.")
-    layers: list[list[Any]] = []
-    notes: tuple[str, ...] = ()
+    layers: list[list[Tensor]] = []
+    notes: list[str] = []
     for layer in weights:
+        layer = layer if hasattr(layer, "shape") else as_tensor(layer)
         shape = tuple(layer.shape)
         batch, count = shape[:-3], shape[-3] if len(shape) >= 3 else 0
         if not count or any(size != 1 for size in batch):
             raise ShapeError(
                 f"Each layer's weights must be (heads, n_queries, n_keys): got {shape}. Pass one batch entry."
             )
-        readings = [read(layer, entry=(*(0 for _ in batch), head), most=(most, most)) for head in range(count)]
-        notes = readings[0].notes
-        layers.append([each.picture for each in readings])
+        pictures, _ = every_picture(layer, most, most)
+        layers.append(list(pictures.flatten(0, -3)))
+        notes += [each for each in pooling_notes(shape[-2:], tuple(pictures.shape[-2:])) if each not in notes]
     return layers, notes
 
 

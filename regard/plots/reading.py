@@ -58,44 +58,55 @@ def read(
         tensor([[1., 0.],
                 [0., 1.]])
     """
-    from regard.view import WeightsView
-
-    height, width = most
-    if isinstance(weights, WeightsView):
-        *batch, n_queries, n_keys = weights.shape
-        _check_size(weights.shape)
-        import torch
-
-        with torch.no_grad():
-            picture = weights.map(height, width, pool="max")
-    else:
-        picture = as_tensor(weights)
-        _check_size(tuple(picture.shape))
-        *batch, n_queries, n_keys = picture.shape
+    pictures, shape = every_picture(weights, *most)
+    *batch, n_queries, n_keys = shape
     notes = []
     if entry is not None:
         if len(entry) != len(batch) or not all(-size <= place < size for place, size in zip(entry, batch, strict=True)):
             raise OptionError(f"`entry` must be a place in the leading axes {tuple(batch)}: got {entry}.")
-        picture = picture[entry]
-    elif batch:
-        picture = picture.flatten(0, -3).mean(0)
+        picture = pictures[entry]
+    else:
+        picture = pictures.flatten(0, -3).mean(0) if batch else pictures
         if any(size > 1 for size in batch):
             notes.append(f"averaged over {' × '.join(map(str, batch))}")
-    if not isinstance(weights, WeightsView):
-        picture = pooled(picture, height, width)
-    if tuple(picture.shape) != (n_queries, n_keys):
-        drawn_rows, drawn_columns = picture.shape
-        notes.append(
-            f"each cell is the largest of about {max(n_queries // drawn_rows, 1)} × {max(n_keys // drawn_columns, 1)} "
-            f"weights, of {n_queries:,} × {n_keys:,}"
-        )
+    notes += pooling_notes((n_queries, n_keys), tuple(picture.shape))
     return Reading(
-        picture.detach().float().cpu(),
+        picture,
         _names(rows, n_queries, picture.shape[0], "rows"),
         _names(columns, n_keys, picture.shape[1], "columns"),
         tuple(notes),
         (n_queries, n_keys),
     )
+
+
+def every_picture(weights: Any, height: int, width: int) -> tuple[Tensor, tuple[int, ...]]:
+    """A picture of at most that size for each entry of the leading axes, `(..., height, width)`; the weights' shape."""
+    import torch
+
+    from regard.view import WeightsView
+
+    if isinstance(weights, WeightsView):
+        _check_size(weights.shape)
+        with torch.no_grad():
+            picture = weights.map(height, width, pool="max")
+        shape = tuple(weights.shape)
+    else:
+        tensor = as_tensor(weights)
+        shape = tuple(tensor.shape)
+        _check_size(shape)
+        picture = pooled(tensor, height, width)
+    return picture.detach().float().cpu(), shape
+
+
+def pooling_notes(size: tuple[int, int], drawn: tuple[int, ...]) -> list[str]:
+    """What has to be said of a picture that has fewer cells than there are weights."""
+    if size == drawn:
+        return []
+    (n_queries, n_keys), (height, width) = size, drawn
+    return [
+        f"each cell is the largest of about {_ratio(n_queries, height)} × {_ratio(n_keys, width)} weights, of "
+        f"{n_queries:,} × {n_keys:,}"
+    ]
 
 
 def as_tensor(weights: Any) -> Tensor:
@@ -110,10 +121,10 @@ def as_tensor(weights: Any) -> Tensor:
 
 
 def pooled(matrix: Tensor, height: int, width: int) -> Tensor:
-    """The largest weight in each cell of a picture of at most that size, as `WeightsView.map` gathers them."""
+    """The largest weight in each cell of pictures of at most that size, as `WeightsView.map` gathers them."""
     import torch
 
-    for axis, most in ((0, height), (1, width)):
+    for axis, most in ((-2, height), (-1, width)):
         size = matrix.shape[axis]
         if size > most:
             first = first_of_each(size, most)
@@ -139,6 +150,10 @@ def shown(name: str, longest: int = LONGEST_NAME) -> str:
     line = " ".join(name.split()) or "␣"
     line = "".join(each if each.isprintable() or each in JOINERS else "�" for each in line)
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def _ratio(count: int, cells: int) -> str:
+    return f"{count / cells:.2g}" if count < 10 * cells else f"{count // cells:,}"
 
 
 def _check_size(shape: tuple[int, ...]) -> None:

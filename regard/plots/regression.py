@@ -54,7 +54,8 @@ def curve(
     pairs = database if isinstance(database, Database) else Database(database, values)
     known = sorted(_numbers(pairs), key=lambda pair: pair[1])
     low, high = known[0][1], known[-1][1]
-    asked = [float(each) for each in (torch.linspace(low, high, 200).tolist() if queries is None else queries)]
+    line = torch.linspace(low, high, 200 if high > low else 1).tolist()
+    asked = [float(each) for each in (line if queries is None else queries)]
     if not asked:
         raise OptionError("`queries` must have at least one place to ask at: got none.")
     answers = _asked(pairs, asked, score, weights, 1)

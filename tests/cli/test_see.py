@@ -112,7 +112,7 @@ def test_a_figure_of_a_word_that_is_there_twice_says_which_it_is(
     monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "svg.fonttype", "none")
     first = plain(re.sub("<[^>]*>", " ", saved(tmp_path / "a.svg", "-q", "he").decode()))
     assert "what “he₁” looks at" in first
-    assert "the first of 2: name another with --query (he₂)" in first
+    assert "the first of 2: --query he₂ shows the next" in first
     assert "the first of" not in saved(tmp_path / "a.svg", "-q", "he₂").decode()
 
 

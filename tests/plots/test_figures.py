@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard import Causal, Conic, Database, Dot, Gaussian, Raw, attend, plots, weigh
+from regard import Causal, Conic, Database, Dot, Gaussian, Raw, WeightsView, attend, plots, weigh
 from regard.errors import OptionError, ShapeError
 
 pytest.importorskip("matplotlib")
@@ -106,6 +106,73 @@ def test_long_inputs_are_pooled_to_the_largest_and_the_figure_says_so():
     assert image(figure).get_extent() == [-0.5, 699.5, 699.5, -0.5]  # the axes count queries, not cells
 
 
+def test_a_cell_of_few_weights_says_how_few():
+    assert "largest of about 1.6 × 1 weights, of 405 × 9" in texts(plots.matrix(torch.ones(405, 9)))
+
+
+@pytest.mark.parametrize("shape", [(5000, 5000), (300, 2), (1, 400), (70, 70)], ids=str)
+def test_a_figure_of_any_size_fits_a_page(shape):
+    width, height = plots.matrix(torch.ones(shape)).get_size_inches()
+    assert max(width, height) < 15
+
+
+@pytest.mark.parametrize("size", [1, 2, 10, 40])
+def test_rows_and_columns_without_names_are_counted_in_whole_numbers(size):
+    axes = plots.matrix(torch.eye(size)).axes[0]
+    for ticks in (axes.get_xticks(), axes.get_yticks()):
+        inside = [each for each in ticks if -0.5 < each < size - 0.5]
+        assert inside
+        assert all(each == int(each) for each in inside)
+
+
+def boxes(figure: Any, found: list[Any]) -> list[Any]:
+    """Where texts are drawn."""
+    figure.draw_without_rendering()
+    renderer = figure.canvas.get_renderer()
+    return [(each.get_bbox_patch() or each).get_window_extent(renderer) for each in found]
+
+
+@pytest.mark.parametrize("layers", [1, 6])
+def test_the_numbers_of_a_legend_do_not_touch(layers):
+    figure = plots.heads(torch.rand(layers, 2, 4, 4), title="a title", note="a note " * 20)
+    found = boxes(figure, figure.axes[-1].get_yticklabels())
+    assert len(found) >= 4
+    assert not any(one.overlaps(other) for place, one in enumerate(found) for other in found[:place])
+
+
+@pytest.mark.parametrize(
+    ("dim", "scale", "names"), [(1, 1.0, None), (7, 1.0, None), (4, 1e8, None), (9, 1e-7, "incomprehensibilities")]
+)
+def test_the_boxes_of_the_diagram_do_not_touch_and_stay_on_the_figure(dim, scale, names):
+    query, keys = torch.randn(dim), torch.randn(5, dim)
+    key_names = names and [names] * 5
+    figure = plots.flow(query, keys, keys * scale, key_names=key_names, query_name=names or "q", weights=Raw())
+    framed = [each for each in figure.axes[0].texts if each.get_bbox_patch()]
+    found = boxes(figure, framed)
+    assert len(found) == 1 + 4 * 5 + 1
+    assert not any(one.overlaps(other) for place, one in enumerate(found) for other in found[:place])
+    assert all(figure.bbox.x0 <= each.x0 and each.x1 <= figure.bbox.x1 for each in found)
+
+
+def test_letters_that_one_font_has_not_are_taken_from_another(monkeypatch):
+    from regard.plots import canvas
+
+    with pytest.warns(UserWarning, match="Glyph"):
+        drawn(plots.matrix(torch.eye(1), ["⤐"]))
+    monkeypatch.setattr(canvas, "FALLBACKS", ("no such font", "STIXGeneral"))  # the second comes with matplotlib
+    drawn(plots.matrix(torch.eye(1), ["⤐"]))  # a warning would be an error
+
+
+def test_a_view_of_several_heads_is_pooled_and_averaged_as_a_tensor_is():
+    x = torch.randn(3, 101, 4, generator=torch.Generator().manual_seed(0))
+    view = weigh(x, x, x)
+    for entry in (None, (1,)):
+        one, other = (
+            image(plots.matrix(each, most=(30, 17), entry=entry)).get_array() for each in (view, view.dense())
+        )
+        assert torch.allclose(torch.as_tensor(one.data), torch.as_tensor(other.data), atol=1e-6)
+
+
 def test_a_view_is_pooled_as_a_tensor_is_where_cells_are_of_different_sizes():
     x = torch.randn(101, 4, generator=torch.Generator().manual_seed(0))
     view = weigh(x, x, x)
@@ -151,6 +218,24 @@ def test_heads_take_the_views_of_layers_too():
     maps = [axes.images[0].get_array() for axes in plots.heads([view, view]).axes if axes.images]
     assert len(maps) == 4
     assert torch.allclose(torch.as_tensor(maps[1].data).float(), view.dense()[0, 1], atol=1e-6)
+
+
+def test_the_view_of_a_layer_is_read_once_for_all_its_heads(monkeypatch):
+    calls = []
+    own = WeightsView.map
+    monkeypatch.setattr(
+        WeightsView, "map", lambda self, *sizes, **options: calls.append(1) or own(self, *sizes, **options)
+    )
+    x = torch.randn(1, 5, 6, 4)
+    plots.heads([weigh(x, x, x)] * 2)
+    assert len(calls) == 2
+
+
+def test_heads_take_nested_lists_and_say_so_where_weights_lie_outside():
+    figure = plots.heads([[[[0.5, 0.5], [0.0, 1.0]]], [[[1.0]]]])
+    assert [axes.images[0].get_array().shape for axes in figure.axes if axes.images] == [(2, 2), (1, 1)]
+    assert "others at the ends" not in texts(figure)
+    assert "others at the ends" in texts(plots.heads([[[[0.5]]], [[[2.0]]]]))
 
 
 @pytest.mark.parametrize("weights", [torch.eye(3), [], [torch.eye(3)], [torch.ones(2, 1, 3, 3)]], ids=str)
@@ -203,6 +288,12 @@ def test_a_curve_goes_through_what_the_database_answers_and_maps_its_weights():
     expected = weigh(torch.tensor([[1.0], [2.5]]), keys, keys, score=Gaussian(0.5)).dense()
     assert torch.allclose(torch.as_tensor(below.images[0].get_array().data).float(), expected, atol=1e-5)
     assert below.images[0].get_clim() == (0.0, 1.0)
+
+
+def test_a_curve_of_one_key_is_a_point():
+    above, below = plots.curve([3.0], [7.0]).axes[:2]
+    assert (list(above.lines[1].get_xdata()), list(above.lines[1].get_ydata())) == ([3.0], [7.0])
+    assert below.images[0].get_array().shape == (1, 1)
 
 
 def test_a_curve_leaves_a_gap_where_there_are_no_similar_rows_and_says_so():
