@@ -142,6 +142,16 @@ def test_the_page_is_light_or_dark_as_the_reader_prefers(opened):
     assert (light, background()) == ("rgb(255, 255, 255)", "rgb(22, 24, 28)")
 
 
+def test_on_a_small_screen_a_wide_map_scrolls_and_the_page_does_not(browser, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(page(Picture(torch.rand(3, 30))), encoding="utf-8")
+    tab = browser.new_page(viewport={"width": 400, "height": 700})
+    tab.goto(file.as_uri())
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 400
+    assert tab.evaluate("document.querySelector('.scroll').scrollWidth") > 400
+    tab.close()
+
+
 def test_the_row_that_was_asked_for_is_ranked_at_once(browser, tmp_path):
     file = tmp_path / "page.html"
     file.write_text(page([Picture(WEIGHTS, selected=1), Picture(WEIGHTS[:2])]), encoding="utf-8")
