@@ -225,6 +225,11 @@ def test_the_real_model_s_happy_looks_at_what_belongs_to_it(numbers: Any) -> Non
     assert stop["hidden_share"] == pytest.approx(0.63, abs=0.005)
 
 
+def test_the_real_model_s_stop_says_what_it_leaves_out(plain: str, numbers: Any) -> None:
+    share = f"{numbers['model']['hidden_share']:.0%}"
+    assert f"[CLS], [SEP] and punctuation take {share} of its weight; they are left out" in " ".join(plain.split())
+
+
 def test_the_real_model_is_skipped_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.text.sentence.find_spec", lambda _: None)
     numbers = measured(BY_NAME["model"])

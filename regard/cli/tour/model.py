@@ -14,6 +14,7 @@ from regard.plots import Picture
 from regard.text import SentenceEncoder
 
 QUERY, RANKED = "happy", 6
+HIDDEN = "[CLS], [SEP] and punctuation"  # what `choose` leaves out
 
 
 def measure() -> Numbers:
@@ -29,7 +30,6 @@ def measure() -> Numbers:
         "query": QUERY,
         "n_layers": look.n_layers,
         "n_heads": look.n_heads,
-        "hidden": seen.hidden,
         "hidden_share": float(seen.hidden_share[place]),
         "hidden_share_of_all": float(seen.hidden_share.mean()),
         "matrix": seen.weights.tolist(),
@@ -43,8 +43,7 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
         line = Text(f"{entry['word']:>8} {entry['weight']:.3f} ")
         lines.append(line.append(bar(entry["weight"] / numbers["ranked"][0]["weight"], min(width - 15, 40)), "gold1"))
     told = (
-        f"{' and '.join(numbers['hidden'])} take {numbers['hidden_share']:.0%} of its weight; they are left out, and "
-        "the rest is scaled up to 1."
+        f"{HIDDEN} take {numbers['hidden_share']:.0%} of its weight; they are left out, and the rest is scaled up to 1."
     )
     return [*lines, "", *(Text(line, style="dim") for line in wrap(told, width))]
 
@@ -52,7 +51,7 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
 def maps(numbers: Numbers) -> list[Picture]:
     note = (
         f"MiniLM, the average of {numbers['n_layers']} layers and {numbers['n_heads']} heads. "
-        f"{' and '.join(numbers['hidden'])} take {numbers['hidden_share_of_all']:.0%} of the weight; they are left "
+        f"{HIDDEN} take {numbers['hidden_share_of_all']:.0%} of the weight; they are left "
         "out, and the rest of each row is scaled up to 1."
     )
     names = numbers["words"]
