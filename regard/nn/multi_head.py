@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
-from regard.errors import LayerInputError, LayerRuntimeError, OptionError
 from regard.masks import Mask
 from regard.nn.cache import LayerCache
 from regard.nn.layer import AttentionLayer
+from regard.nn.multi_head_checks import check_heads, check_masks, check_tokens
 from regard.nn.positions import Rotary
 from regard.nn.torch_masks import Restriction, read_masks
 from regard.scores import Dot, ScaledDot, Score
@@ -90,7 +90,7 @@ class MultiHeadAttention(AttentionLayer):
     ) -> None:
         super().__init__(score=score, weights=weights, mask=mask, dropout=dropout)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        _check_heads(embed_dim, num_heads, num_kv_heads)
+        check_heads(embed_dim, num_heads, num_kv_heads)
         self.embed_dim, self.num_heads, self.num_kv_heads = embed_dim, num_heads, num_kv_heads
         self.head_dim = embed_dim // num_heads
         self.kdim = embed_dim if kdim is None else kdim
@@ -297,12 +297,9 @@ class MultiHeadAttention(AttentionLayer):
         view: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor, Restriction]:
         """Queries, keys and values of every head, `(batch, heads, n, head_dim)`, and what masks come to."""
-        self._check(query, key, value, key_padding_mask, attn_mask)
-        if is_causal and attn_mask is None:
-            raise LayerRuntimeError(
-                "`is_causal=True` is a hint about `attn_mask`, which must be given too: got None. "
-                "Pass attn_mask=Transformer.generate_square_subsequent_mask(n), or build the layer with mask=Causal()."
-            )
+        sizes = (self.embed_dim, self.kdim, self.vdim)
+        check_tokens(query, key, value, sizes=sizes, batch_first=self.batch_first)
+        check_masks(key_padding_mask, attn_mask, axes=query.ndim, is_causal=is_causal)
         if query.ndim == 2:
             query, key, value = _each_once(lambda x: x.unsqueeze(0), query, key, value)
             key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
@@ -393,54 +390,6 @@ class MultiHeadAttention(AttentionLayer):
             return output.squeeze(0)
         return output if self.batch_first else output.transpose(0, 1)
 
-    def _check(
-        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None
-    ) -> None:
-        """What PyTorch checks, with errors of the types that it raises."""
-        axes = query.ndim
-        if axes not in (2, 3):
-            raise LayerInputError(
-                f"`query` must be (length, {self.embed_dim}), or have a batch axis besides: got {tuple(query.shape)}. "
-                f"Flatten other axes into the batch."
-            )
-        for name, each, wanted in (("key", key, axes), ("value", value, axes)):
-            if each.ndim != wanted:
-                raise LayerInputError(
-                    f"`{name}` must have as many axes as `query`, {wanted}: got {tuple(each.shape)}. "
-                    f"Give all three a batch axis, or none."
-                )
-        if key_padding_mask is not None and key_padding_mask.ndim != axes - 1:
-            raise LayerInputError(
-                f"`key_padding_mask` must be {'(batch, n_keys)' if axes == 3 else '(n_keys,)'}: "
-                f"got {tuple(key_padding_mask.shape)}."
-            )
-        if attn_mask is not None and attn_mask.ndim not in (2, 3):
-            raise LayerInputError(
-                f"`attn_mask` must be (n_queries, n_keys), or have an axis of batch · heads before: "
-                f"got {tuple(attn_mask.shape)}."
-            )
-        for name, each, size in (
-            ("query", query, self.embed_dim),
-            ("key", key, self.kdim),
-            ("value", value, self.vdim),
-        ):
-            if each.shape[-1] != size:
-                raise LayerInputError(
-                    f"`{name}` must have {size} numbers a token: got {tuple(each.shape)}. "
-                    f"Build the layer with {'embed_dim' if name == 'query' else name[0] + 'dim'}={each.shape[-1]}."
-                )
-        if key.shape[:-1] != value.shape[:-1]:
-            raise LayerInputError(
-                f"`key` and `value` must have the same length and batch: got {tuple(key.shape)} and "
-                f"{tuple(value.shape)}. Every key has its value."
-            )
-        batch_axis = 0 if self.batch_first else 1
-        if axes == 3 and query.shape[batch_axis] != key.shape[batch_axis]:
-            raise LayerRuntimeError(
-                f"`query` and `key` must have the same batch: got {query.shape[batch_axis]} and "
-                f"{key.shape[batch_axis]} sequences, read with batch_first={self.batch_first}."
-            )
-
     def by_head(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         if queries.ndim == 4:
             return queries, keys
@@ -456,26 +405,6 @@ class MultiHeadAttention(AttentionLayer):
     def extra_repr(self) -> str:
         shared = "" if self.num_kv_heads == self.num_heads else f", num_kv_heads={self.num_kv_heads}"
         return f"{self.embed_dim}, {self.num_heads}{shared}, batch_first={self.batch_first}"
-
-
-def _check_heads(embed_dim: int, num_heads: int, num_kv_heads: int) -> None:
-    if embed_dim <= 0 or num_heads <= 0:
-        raise OptionError(
-            f"`embed_dim` and `num_heads` must be positive: got {embed_dim} and {num_heads}. "
-            f"A token has embed_dim numbers, which the heads share."
-        )
-    if embed_dim % num_heads:
-        fitting = [heads for heads in range(1, embed_dim + 1) if embed_dim % heads == 0]
-        nearest = min(fitting, key=lambda heads: abs(heads - num_heads))
-        raise LayerInputError(
-            f"`embed_dim` must be divisible by `num_heads`: got {embed_dim} and {num_heads}. "
-            f"The nearest number of heads that fits is {nearest}."
-        )
-    if num_kv_heads <= 0 or num_heads % num_kv_heads:
-        raise OptionError(
-            f"`num_heads` must be a multiple of `num_kv_heads`: got {num_heads} and {num_kv_heads}. "
-            f"Each head of keys is shared by as many heads of queries."
-        )
 
 
 def _each_once(change: Callable[[Tensor], Tensor], *tensors: Tensor) -> list[Tensor]:
