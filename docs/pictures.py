@@ -36,7 +36,7 @@ def stop(tour: str, number: int) -> str:
 def main() -> None:
     """Write the picture."""
     console = Console(record=True, width=80, file=io.StringIO(), color_system="truecolor")
-    for prompt, output in ((" ".join(ASK), run(*ASK)), ("tour", stop(run("tour"), 6))):
+    for prompt, output in ((" ".join(ASK), run(*ASK)), ("tour", stop(run("tour", "--no-page"), 6))):
         console.print(Text("$ ", "bold green") + Text(f"regard {prompt}", "bold"))
         console.print(Text.from_ansi(output))
         console.print()
