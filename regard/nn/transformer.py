@@ -15,6 +15,7 @@ from regard.nn.causal import causal_mask
 from regard.nn.decoder import Decoder, DecoderLayer
 from regard.nn.encoder import Encoder, EncoderLayer
 from regard.nn.feed_forward import Activation
+from regard.nn.layer import AttentionLayer
 from regard.scores import Score
 from regard.weights import Weights
 
@@ -135,6 +136,9 @@ class Transformer(nn.Module):
         return causal_mask(sz, device, dtype)
 
     def _reset_parameters(self) -> None:
+        layers = [module for module in self.modules() if isinstance(module, AttentionLayer)]
+        # What a score or a rule learns starts where it was told to: matrices of the layers alone are drawn.
+        told = {id(each) for layer in layers for part in (layer.score, layer.weights) for each in part.parameters()}
         for parameter in self.parameters():
-            if parameter.dim() > 1:
+            if parameter.dim() > 1 and id(parameter) not in told:
                 nn.init.xavier_uniform_(parameter)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn as theirs
 
-from regard import Causal, Custom, Sparsemax, Window, nn
+from regard import Bias, Causal, Custom, Entmax, ScaledDot, Sparsemax, Window, nn
 from regard.errors import BudgetExceeded, DtypeError, LayerRuntimeError, OptionError, ShapeError
 from regard.nn import layer as layer_module
 from regard.nn import recording as recording_module
@@ -192,6 +192,20 @@ def test_each_layer_has_a_score_of_its_own():
     assert len({id(parameter) for score in scores for parameter in score.parameters()}) == 6 * len(
         list(scores[0].parameters())
     )
+
+
+def test_what_a_score_or_a_rule_learns_starts_where_it_was_told_to():
+    rule = Entmax(torch.nn.Parameter(torch.full((1, HEADS), 1.5)))
+    score = ScaledDot() + Bias(torch.nn.Parameter(torch.zeros(HEADS, 1, 1)))
+    model = nn.Transformer(DIM, HEADS, 1, 1, HIDDEN, score=score, weights=rule)
+    layers = [each for each in model.modules() if isinstance(each, nn.MultiHeadAttention)]
+    assert len(layers) == 3
+    for layer in layers:
+        assert torch.equal(layer.weights.alpha, rule.alpha)
+        (own,), (given,) = layer.score.parameters(), score.parameters()
+        assert torch.equal(own, given)
+        assert own is not given
+    assert model(torch.rand(4, 2, DIM), torch.rand(3, 2, DIM)).shape == (3, 2, DIM)
 
 
 def test_layers_with_pytorchs_signature_alone_can_be_stacked():
