@@ -17,6 +17,7 @@ from regard.masks.axes import Axes
 from regard.planner import choose
 from regard.positions import Grid
 from regard.problem import AttentionProblem, make_problem
+from regard.tracing import is_tracing
 from regard.view import WeightsView
 
 if TYPE_CHECKING:
@@ -153,6 +154,11 @@ class Recording:
         name = self._names.get(id(layer))
         if name is None:
             return
+        if _is_vmapped(queries) or _is_vmapped(keys):
+            raise OptionError(
+                f"{name} must not be recorded inside torch.vmap: what it looks at there is gone when vmap returns. "
+                f"Call the layer with the whole batch, or record outside."
+            )
         with torch.no_grad():
             part = self._part(_problem(*layer.by_head(queries.detach(), keys.detach()), **options))
             own = () if layer.mask is None else layer.mask.tensors()
@@ -234,6 +240,11 @@ def _nbytes(problem: AttentionProblem, shared: Sequence[Tensor] = ()) -> int:
     masks = () if problem.mask is None else problem.mask.tensors()
     others = [tensor for tensor in masks if all(tensor is not each for each in shared)]
     return sum(tensor.nbytes for tensor in (*problem.form.tensors(), *others))
+
+
+def _is_vmapped(tensor: Tensor) -> bool:
+    """Whether a tensor stands for one of many inside torch.vmap."""
+    return is_tracing() and torch._C._functorch.is_batchedtensor(tensor)
 
 
 def _blank(tensor: Tensor) -> Tensor:

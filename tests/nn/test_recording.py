@@ -286,6 +286,15 @@ def test_one_head_or_row_is_a_list_of_one(name):
         nn.record(layer_of(), **{name: 1})
 
 
+def test_transforms_of_functions():
+    layer, x = layer_of(), tokens()
+    with nn.record(layer) as recording:
+        torch.func.grad(lambda x: layer(x, x, x, need_weights=False)[0].sum())(x)
+    torch.testing.assert_close(recording[0][0].dense(), whole(layer, x))
+    with nn.record(layer), pytest.raises(OptionError, match=r"must not be recorded inside torch\.vmap"):
+        torch.vmap(lambda x: layer(x, x, x, need_weights=False)[0])(x)
+
+
 def test_a_layer_without_heads_has_none_to_choose():
     layer, x = nn.SelfAttention(DIM), tokens()
     with nn.record(layer, heads=[0]), pytest.raises(OptionError, match="a layer without heads"):
