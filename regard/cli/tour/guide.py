@@ -61,7 +61,7 @@ def show(number: int, stop: Stop, numbers: Numbers, width: int) -> Text:
     head = f"{number}  {stop.title} "
     text = Text.assemble((f"\n{head}", "bold cyan"), ("─" * (width - len(head)), "dim"), "\n")
     if "skipped" in numbers:
-        return text.append(_wrapped(f"Skipped. {numbers['skipped']}", width) + "\n", "dim")
+        return text.append(_wrapped(f"Skipped. {numbers['skipped']}", width), "dim")
     text.append(_wrapped(stop.text.format_map(numbers), width) + "\n\n")
     for line in stop.picture(numbers, width - len(INDENT)):
         text.append_text(_indented(line)).append("\n")
