@@ -10,7 +10,7 @@ import typer
 
 from regard.cli.console import log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, OptionError
 
 if TYPE_CHECKING:
     from regard.text import Pronouncer, Pronunciation
@@ -80,6 +80,9 @@ def _print(said: Sequence[Pronunciation]) -> None:
     for place, each in enumerate(said):
         if place:
             out.print()
+        if not each.phonemes:
+            out.print(f"{each.word}  (the model says nothing)", style="bold", markup=False, soft_wrap=True)
+            continue
         out.print(f"{each.word}  {each}", style="bold", markup=False, soft_wrap=True)
         out.print("rows are sounds, columns are letters", style="dim")
         picture = draw_matrix(each.alignment, each.phonemes, list(each.letters), width=width, colour=colour)
@@ -90,6 +93,12 @@ def _save(said: Sequence[Pronunciation], output: Path) -> None:
     from regard.plots import Picture, alignment, page
 
     kind = extension_of(output, FORMATS)
+    silent = [each.word for each in said if not each.phonemes]
+    if silent and kind != "json":
+        raise OptionError(
+            f"A picture must be of a word that the model says: it says nothing for {', '.join(map(repr, silent))}. "
+            f"Leave it out, or save as .json."
+        )
     titles = [f"{each.word}: {each}" for each in said]
     if kind == "html":
         pictures = [

@@ -14,6 +14,7 @@ import typer
 from regard.cli.console import log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
 from regard.errors import MissingKey, OptionError
+from regard.plots.reading import shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,7 +99,7 @@ class Seen:
         if not self.hidden:
             return "nothing is hidden and nothing is scaled"
         share = self.hidden_share[self.places] if self.places else self.hidden_share
-        of = f"the weight of “{self.words[self.places[0]]}”" if self.places else "the weight"
+        of = f"the weight of “{shown(self.words[self.places[0]])}”" if self.places else "the weight"
         *others, last = self.hidden
         return (
             f"{', '.join(others)} and {last} are hidden: they take {float(share.mean()):.0%} of {of}, and the rest is "
@@ -112,27 +113,27 @@ class Seen:
 
 def choose(look: Look, layer: int | None, head: int | str | None, query: str | None, specials: bool) -> Seen:
     """The weights to show: of a layer and head or averaged, without what is hidden, each row scaled to sum to 1."""
-    shown = [place for place, word in enumerate(look.words) if specials or not _is_hidden(look, place, word)]
-    if not shown:
+    kept = [place for place, word in enumerate(look.words) if specials or not _is_hidden(look, place, word)]
+    if not kept:
         raise OptionError("There is no word to look at: the text has only punctuation. Use --specials to see it.")
-    words = [look.words[place] for place in shown]
+    words = [look.words[place] for place in kept]
     places = [] if query is None else _find(query, words, look.words)
     if head == "telling":
-        layer, head = most_telling(look.all_weights()[:, :, shown][..., shown], layer)
+        layer, head = most_telling(look.all_weights()[:, :, kept][..., kept], layer)
         source = f"layer {layer}, head {head}, the most telling"
     else:
         source = f"{_counted(layer, look.n_layers, 'layer')}, {_counted(head, look.n_heads, 'head')}"
     assert not isinstance(head, str)
-    weights = look.weights(layer, head)[shown]
+    weights = look.weights(layer, head)[kept]
     if specials:
         return Seen(words, weights, [], weights.new_zeros(len(words)), places, source)
-    kept = weights[:, shown]
-    total = kept.sum(-1, keepdim=True)
+    weights = weights[:, kept]
+    total = weights.sum(-1, keepdim=True)
     hidden = [word for word, special in zip(look.words, look.pieces.special, strict=True) if special]
-    if len(hidden) + len(shown) < len(look.words):
+    if len(hidden) + len(kept) < len(look.words):
         hidden.append("punctuation")
     share = (1 - total[:, 0]).clamp_min(0)  # a sum of floats may be above 1
-    return Seen(words, kept / total.clamp_min(1e-30), hidden, share, places, source)
+    return Seen(words, weights / total.clamp_min(1e-30), hidden, share, places, source)
 
 
 def most_telling(weights: Tensor, layer: int | None = None) -> tuple[int, int]:
@@ -185,7 +186,7 @@ def _find(query: str, words: list[str], everything: list[str]) -> list[int]:
     import difflib
 
     near = difflib.get_close_matches(wanted, [word.casefold() for word in words], n=1)
-    advice = f"Did you mean {near[0]!r}?" if near else f"Its words are: {' '.join(dict.fromkeys(words))}."
+    advice = f"Did you mean {near[0]!r}?" if near else f"Its words are: {' '.join(map(shown, dict.fromkeys(words)))}."
     raise MissingKey(f"--query must be a word of the text: got {query!r}. {advice}")
 
 
@@ -220,7 +221,7 @@ def _print(seen: Seen) -> None:
     if seen.places:
         names = told_apart(seen.words)
         for place in seen.places:
-            out.print(f"what “{names[place]}” looks at", style="bold", markup=False)
+            out.print(f"what “{shown(names[place])}” looks at", style="bold", markup=False)
             out.print(draw_ranked(seen.row(place), names, width=width), soft_wrap=True)
     else:
         colour = out.color_system is not None and not out.no_color

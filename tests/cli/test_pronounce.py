@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from regard.cli import app
-from regard.text import Pronouncer
+from regard.text import Pronouncer, Pronunciation
 from regard.text.pronouncer import build_model
 
 safetensors = pytest.importorskip("safetensors.torch", reason="needs regard[text]")
@@ -96,3 +96,23 @@ def test_a_copy_without_its_model_says_what_to_do(monkeypatch: pytest.MonkeyPatc
     assert result.exit_code == 1
     assert "no pronouncer in it" in result.stderr
     assert "--model PATH" in result.stderr
+
+
+def test_a_word_for_which_the_model_says_nothing_is_said_to_be_so(
+    model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    silent = Pronunciation("hm", "hm", [], 0.5, torch.zeros(0, 2))
+    monkeypatch.setattr(Pronouncer, "say", lambda self, words: [silent])
+    assert pronounce("hm", "--model", model).stdout == "hm  (the model says nothing)\n"
+    assert pronounce("hm", "--model", model, "-o", str(tmp_path / "a.json")).exit_code == 0
+    for name in ("a.png", "a.html"):
+        result = pronounce("hm", "--model", model, "-o", str(tmp_path / name))
+        assert (result.exit_code, "it says nothing for 'hm'" in plain(result.stderr)) == (1, True)
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf", "html", "json"])
+def test_a_file_that_cannot_be_written_is_said(kind: str, model: str, tmp_path: Path) -> None:
+    result = pronounce("cat", "--model", model, "-o", str(tmp_path / "no" / f"a.{kind}"))
+    assert result.exit_code == 1
+    assert "--output must be a file that can be written" in plain(result.stderr)
+    assert "saved" not in result.stderr

@@ -256,6 +256,13 @@ def test_words_that_look_like_markup_are_printed_as_they_are() -> None:
     assert see("the [red] dog", "-q", "red").stdout.splitlines()[0] == "what “red” looks at"
 
 
+def test_a_word_cannot_command_the_terminal() -> None:
+    for arguments in (("-q", "a\x1bb"), ("-q", "cat"), ()):
+        result = see("a\x1bb dogs", *arguments)
+        assert "a�b" in result.output
+        assert "\x1b" not in result.output
+
+
 def test_help_does_not_load_the_model() -> None:
     script = "import sys, regard.cli; print(sorted({'torch', 'matplotlib', 'tokenizers'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
