@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from regard.errors import LayerInputError, LayerRuntimeError, OptionError
+from regard.errors import DtypeError, LayerInputError, LayerRuntimeError, OptionError
 
 
 def check_heads(embed_dim: int, num_heads: int, num_kv_heads: int) -> None:
@@ -68,12 +68,18 @@ def check_tokens(query: Tensor, key: Tensor, value: Tensor, *, sizes: tuple[int,
 
 
 def check_masks(key_padding_mask: Tensor | None, attn_mask: Tensor | None, *, axes: int, is_causal: bool) -> None:
-    """Refuse masks with too many axes or too few, and a hint about a mask that is not there.
+    """Refuse masks that are no tensors or have too many axes or too few, and a hint about a mask that is not there.
 
     Args:
         key_padding_mask, attn_mask, is_causal: As the layer is given them; `torch_masks.py` reads them.
         axes: How many axes the queries have: 3 with a batch, 2 without.
     """
+    for name, each in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
+        if each is not None and not isinstance(each, Tensor):
+            raise DtypeError(
+                f"`{name}` must be a tensor, as in PyTorch: got {each!r}. "
+                f"Pass one of regard's masks as mask=, or build the layer with it."
+            )
     if key_padding_mask is not None and key_padding_mask.ndim != axes - 1:
         raise LayerInputError(
             f"`key_padding_mask` must be {'(batch, n_keys)' if axes == 3 else '(n_keys,)'}: "

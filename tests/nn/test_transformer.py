@@ -161,6 +161,21 @@ def test_masks_as_regard_says_them():
     torch.testing.assert_close(got, model(*pair, src_mask=near, tgt_mask=causal[:N, :N] != 0))
 
 
+def test_a_mask_of_regards_in_the_place_of_pytorchs():
+    (x,), (tgt, memory) = inputs("encoder layer"), inputs("decoder")
+    for call in (
+        lambda: build("encoder layer", 1)(x, Causal()),
+        lambda: build("encoder", 1)(x, None, Causal()),
+        lambda: build("decoder", 1)(tgt, memory, memory_mask=Causal()),
+    ):
+        with pytest.raises(DtypeError, match=r"must be a tensor, as in PyTorch: got Causal\(.*mask="):
+            call()
+    torch.testing.assert_close(
+        build("encoder layer", 1)(x, mask=Causal()),
+        build("encoder layer", 1)(x, nn.Transformer.generate_square_subsequent_mask(M)),
+    )
+
+
 def test_a_promise_of_causality_is_checked_by_nobody_and_needs_a_mask():
     for which in (0, 1):
         layer, (x,) = build("encoder layer", which), inputs("encoder layer")
