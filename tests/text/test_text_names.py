@@ -1,4 +1,4 @@
-"""The package of texts: its names, what importing it costs, and the script that made its words."""
+"""The package of texts: its names, what importing it costs, its data in a wheel, and the script that made its words."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import regard.text
+from regard.plots.page import TEMPLATE
 from regard.text import WordVectors
+from regard.text.pronouncer import MODEL
+from regard.text.vectors import SHIPPED
 
-SCRIPT = Path(__file__).parent.parent.parent / "examples" / "words" / "make_subset.py"
+ROOT = Path(__file__).parent.parent.parent
+SCRIPT = ROOT / "examples" / "words" / "make_subset.py"
 
 
 def test_public_names_are_sorted_and_there():
@@ -25,6 +30,21 @@ def test_importing_it_imports_no_optional_dependency():
     optional = {"matplotlib", "numba", "safetensors", "tokenizers", "transformers"}
     code = f"import sys, regard.text; print(sorted(set(sys.modules) & {optional}))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_the_wheel_takes_the_data_the_page_and_the_model():
+    # The build takes all of the folder but what .gitignore names, tracked or not.
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    assert built["targets"]["wheel"] == {"packages": ["regard"]}
+    assert built.keys() == {"targets"}
+    needed = [SHIPPED, *SHIPPED.parent.glob("LICENSE.*"), TEMPLATE]
+    assert len(needed) == 3
+    assert all(path.is_file() and path.is_relative_to(ROOT / "regard") for path in needed)
+    ignored = ["git", "check-ignore", "--no-index", *map(str, [*needed, MODEL])]
+    found = subprocess.run(ignored, cwd=ROOT, capture_output=True, text=True, check=False)
+    if found.returncode == 128:
+        pytest.skip("not a git checkout")
+    assert (found.stdout, found.returncode) == ("", 1)
 
 
 @pytest.fixture
