@@ -34,7 +34,8 @@ class DecoderLayer(WithFeedForward):
         norm_first: Whether each part is normalised before, not after.
         bias: Whether linear layers and normalisations add a bias.
         device, dtype: Of the parameters.
-        score, weights: Of both attentions, as `MultiHeadAttention`; the second gets copies.
+        score, weights: Of both attentions, as `MultiHeadAttention`; the second gets copies. A score of positions, such
+            as `Alibi`, has no place in the second, between two sequences: give that one `multihead_attn.score = ...`.
         mask, rotary: Of the attention among the tokens.
         num_kv_heads: Of both.
 

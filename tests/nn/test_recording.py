@@ -232,6 +232,16 @@ def test_masks_of_a_call_count():
     assert recording.bytes == recording.estimate(N, batch=BATCH) + N
 
 
+def test_the_mask_of_a_layer_is_not_kept_again():
+    allowed = torch.ones(N, N, dtype=torch.bool)
+    layer, x = layer_of(mask=Allowed(allowed) & Causal()), tokens()
+    with nn.record(layer) as recording:
+        layer(x, x, x, mask=Window(before=3, after=0))
+        said = recording.estimate(N, batch=BATCH)
+    assert recording.bytes == said
+    assert [each.data_ptr() for each in recording[0][0]._problem.mask.tensors()] == [allowed.data_ptr()]
+
+
 def test_a_budget_is_refused_before_anything_is_kept():
     layer, x = layer_of(), tokens()
     size = nn.record(layer).estimate(N, batch=BATCH)

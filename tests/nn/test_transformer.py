@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn as theirs
 
-from regard import Bias, Causal, Custom, Entmax, ScaledDot, Sparsemax, Window, nn
+from regard import Alibi, Bias, Causal, Custom, Entmax, ScaledDot, Sparsemax, Window, nn
 from regard.errors import BudgetExceeded, DtypeError, LayerRuntimeError, OptionError, ShapeError
 from regard.nn import layer as layer_module
 from regard.nn import recording as recording_module
@@ -283,6 +283,19 @@ def test_a_cache_gives_what_the_whole_sequence_gives(grad, rotary):
     if grad:
         one, other = (torch.autograd.grad(each.square().sum(), [target, memory]) for each in (wanted, got))
         torch.testing.assert_close(other, one)
+
+
+def test_a_cache_with_scores_of_positions_among_the_tokens():
+    decoder = build("decoder", 1, batch_first=True, score=ScaledDot() + Alibi.for_heads(HEADS, align="end")).eval()
+    for layer in decoder.layers:
+        layer.multihead_attn.score = ScaledDot()
+    target, memory = inputs("decoder", batch_first=True)
+    cache = nn.KeyValueCache(2)
+    with torch.no_grad():
+        got = torch.cat([decoder(part, memory, cache=cache) for part in target.split([2, 1, 2], 1)], 1)
+        torch.testing.assert_close(got, decoder(target, memory, Causal()))
+    plain = build("decoder", 1, batch_first=True).eval()
+    assert not torch.allclose(got, plain(target, memory, Causal()))
 
 
 def test_a_cache_that_is_reordered_follows_its_sequences():
