@@ -17,7 +17,7 @@ def read_dictionary(path: Path) -> Pronunciations:
     """Every word of the letters a to z and the apostrophe, with its pronunciations without stress, each once."""
     found: Pronunciations = {}
     for line in path.read_text(encoding="utf-8").splitlines():
-        spelling, *phonemes = line.split("#")[0].split()
+        spelling, *phonemes = line.partition("#")[0].split() or [""]  # after the sign is a comment
         word = _VARIANT.sub("", spelling)
         if _WORD.fullmatch(word) and phonemes:
             said = tuple(phoneme.rstrip("012") for phoneme in phonemes)

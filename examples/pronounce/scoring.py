@@ -11,7 +11,7 @@ class Errors:
     """How much of a set of words was said wrongly."""
 
     words: float  # the share of words of which no pronunciation was met
-    phonemes: float  # edits over phonemes, each word against the pronunciation that it is nearest to
+    phonemes: float  # edits over phonemes, each word against its nearest pronunciation, of two alike the longer
 
     def __str__(self) -> str:
         return f"word error {self.words:.2%}, phoneme error {self.phonemes:.2%}"
