@@ -73,15 +73,20 @@ def _every(builder: Any, kind: Any, value: Any) -> Any:
     return builder.shuffle_vector(first, nowhere, ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), [0] * BLOCK))
 
 
-def _ranks(context: Any, builder: Any, row_type: Any, row: Any, start: Any, without_zero: Any) -> Any:
-    """The `_rank` of 32 columns."""
+def _load(context: Any, builder: Any, row_type: Any, row: Any, start: Any) -> Any:
+    """32 columns."""
     if row_type.layout != "C":
         raise TypingError(
             f"Rows must be contiguous: got {row_type}. Pass a C-contiguous array, not a part of a wider one."
         )
-    zero, infinity, nothing = (ir.Constant(_VECTOR, [n] * BLOCK) for n in (0.0, float("inf"), float("-inf")))
     data = context.make_array(row_type)(context, builder, row).data
-    block = builder.load(builder.bitcast(builder.gep(data, [start]), _VECTOR.as_pointer()), align=4)
+    return builder.load(builder.bitcast(builder.gep(data, [start]), _VECTOR.as_pointer()), align=4)
+
+
+def _ranks(context: Any, builder: Any, row_type: Any, row: Any, start: Any, without_zero: Any) -> Any:
+    """The `_rank` of 32 columns."""
+    zero, infinity, nothing = (ir.Constant(_VECTOR, [n] * BLOCK) for n in (0.0, float("inf"), float("-inf")))
+    block = _load(context, builder, row_type, row, start)
     ranks = builder.select(builder.fcmp_unordered("uno", block, block), infinity, block)
     dropped = builder.and_(builder.fcmp_ordered("==", block, zero), _every(builder, _FLAGS, without_zero))
     return builder.select(dropped, nothing, ranks)
@@ -113,11 +118,33 @@ def _block_within(typing: Any, row: Any, start: Any, without_zero: Any, least: A
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def _block_reaching(typing: Any, row: Any, start: Any, least: Any) -> Any:
+    """Which of 32 columns are not below `least`, which is a number: a bit for each, as `_block_within`."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        block = _load(context, builder, signature.args[0], *arguments[:2])
+        reaching = builder.fcmp_unordered(">=", block, _every(builder, _VECTOR, arguments[2]))
+        return builder.zext(builder.bitcast(reaching, ir.IntType(BLOCK)), ir.IntType(64))
+
+    return types.uint64(row, types.intp, types.float32), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def lowest_bit(typing: Any, bits: Any) -> Any:
     """The place of the lowest bit that is set; there must be one."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), True))
+
+    return types.int64(types.uint64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _count_bits(typing: Any, bits: Any) -> Any:
+    """How many bits are set."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
 
     return types.int64(types.uint64), build
 
@@ -156,7 +183,7 @@ def _merge_one(row, first_column, best, index, peaks):  # type: ignore[no-untype
 def merge_best(row, first_column, without_zero, best, index, peaks, places, values, packed):  # type: ignore[no-untyped-def]
     """Merge a row's columns into its best so far; `without_zero`: a value of 0 never enters either."""
     k = best.shape[0]
-    if k <= FEW and _insert_few(row, first_column, without_zero, best, index, peaks, places):
+    if k <= FEW and _insert_few(row, first_column, without_zero, best, index, peaks, packed):
         return
     enough = k + min(k, 32)  # so many finds may be sorted in the end: to tell the k best apart first would take longer
     last = _NOTHING if index[k - 1] < 0 else _rank(best[k - 1], without_zero)
@@ -184,45 +211,62 @@ def merge_best(row, first_column, without_zero, best, index, peaks, places, valu
 
 
 @helper
-def _insert_few(row, first_column, without_zero, best, index, peaks, places):  # type: ignore[no-untyped-def]
-    """`merge_best` where few columns may enter, one after the other; False, with nothing done, where many may."""
-    k, width = best.shape[0], row.shape[0]
-    known, blocks, least = k, (width + BLOCK - 1) // BLOCK, _NOTHING
+def _insert_few(row, first_column, without_zero, best, index, peaks, packed):  # type: ignore[no-untyped-def]
+    """`merge_best` where few columns may enter, one after the other; False, with nothing done, where many may.
+
+    Which columns those are, nobody can foresee, nor can the processor: there are as few branches as may be.
+    """
+    k, blocks, least = best.shape[0], (row.shape[0] + BLOCK - 1) // BLOCK, _NOTHING
+    if blocks > 64:
+        return False
     if index[k - 1] >= 0:
         least = _next_above(_rank(best[k - 1], without_zero))
     else:
         # Nothing to compare with yet, but at least k columns reach the k-th largest of the blocks' peaks.
         if blocks < k:
             return False
-        while known > 0 and index[known - 1] < 0:
-            known -= 1
         for b in range(block_peaks(row, without_zero, peaks)):
             reach = _ZERO
             for c in range(blocks):
                 reach += _ONE if peaks[c] >= peaks[b] else _ZERO
             least = larger(least, peaks[b] if reach >= k else _NOTHING)
         least = larger(least, _next_above(_NOTHING))
-    found, most = 0, min(4 * k, width)
+    if least != least:  # the best are all +inf
+        return True
+    # A bit for each column that may enter, and one for each block that has any.
+    found, some = 0, np.uint64(0)
     for b in range(blocks):
-        bits = block_bits(row, b, without_zero, least, _INFINITY)
-        while bits:
-            if found == most:
-                return False
-            places[found] = b * BLOCK + lowest_bit(bits)
-            found += 1
-            bits &= bits - np.uint64(1)
-    for i in range(found):
-        column = places[i]
-        rank = _rank(row[column], without_zero)
-        if known == k and rank <= _rank(best[k - 1], without_zero):
-            continue  # equals keep the older, whose column is lower
-        at = min(known, k - 1)
-        while at > 0 and _rank(best[at - 1], without_zero) < rank:
-            best[at], index[at] = best[at - 1], index[at - 1]
-            at -= 1
-        best[at], index[at] = row[column], first_column + column
-        known = min(known + 1, k)
+        if without_zero or (b + 1) * BLOCK > row.shape[0]:
+            bits = block_bits(row, b, without_zero, least, _INFINITY)
+        else:
+            bits = _block_reaching(row, b * BLOCK, least)
+        packed[b] = np.int64(bits)
+        found += _count_bits(bits)
+        some |= np.uint64(bits != np.uint64(0)) << np.uint64(b)
+    if found > 4 * k:
+        return False
+    for _ in range(found):
+        b = lowest_bit(some)
+        bits = np.uint64(packed[b])
+        column = b * BLOCK + lowest_bit(bits)
+        bits &= bits - np.uint64(1)
+        packed[b] = np.int64(bits)
+        some &= ~(np.uint64(bits == np.uint64(0)) << np.uint64(b))
+        _insert(row[column], first_column + column, without_zero, best, index)
     return True
+
+
+@helper
+def _insert(value, place, without_zero, best, index):  # type: ignore[no-untyped-def]
+    """Put a value among the best, after its equals, whose columns are lower; the last one leaves."""
+    rank = _rank(value, without_zero)
+    for at in range(best.shape[0] - 1, 0, -1):
+        after = _rank(best[at - 1], without_zero) < rank
+        here = _rank(best[at], without_zero) < rank
+        best[at] = best[at - 1] if after else value if here else best[at]
+        index[at] = index[at - 1] if after else place if here else index[at]
+    if _rank(best[0], without_zero) < rank:
+        best[0], index[0] = value, place
 
 
 @helper
