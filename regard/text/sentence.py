@@ -149,11 +149,20 @@ class SentenceEncoder(nn.Module):
 
     def pieces(self, text: str) -> Pieces:
         """A text cut into the pieces that the model knows."""
+        if not isinstance(text, str):
+            raise OptionError(f"A text must be a string: got {type(text).__name__}. Pass one, or a list of them.")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # bytes of another encoding on a command line, for one
+            raise OptionError(
+                f"A text must be Unicode: got {text[error.start]!r} in {_beginning(text)!r}. Decode it from "
+                f"the encoding that it is in."
+            ) from None
         encoding = self.tokenizer.encode(text)
         if len(encoding.ids) > self.max_length:
             raise ShapeError(
                 f"The model reads at most {self.max_length} pieces: this text has {len(encoding.ids)}. "
-                f"Cut it into sentences and encode each."
+                f"Cut it into sentences and encode each. It begins {_beginning(text)!r}."
             )
         words: list[str] = []
         word_of: list[int] = []
@@ -215,6 +224,10 @@ class SentenceEncoder(nn.Module):
         with record(self) as recording:
             self._read([pieces])
         return Look(pieces, recording.views())
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= 40 else text[:40] + "…"
 
 
 def _chosen(place: int | None, count: int, name: str) -> slice:

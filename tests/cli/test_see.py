@@ -256,6 +256,11 @@ def test_words_that_look_like_markup_are_printed_as_they_are() -> None:
     assert see("the [red] dog", "-q", "red").stdout.splitlines()[0] == "what “red” looks at"
 
 
+def test_bytes_of_another_encoding_on_the_command_line_are_a_mistake() -> None:
+    code, message = mistakes("caf\udce9")  # as Python gives the byte 0xe9
+    assert (code, "A text must be Unicode" in message) == (1, True), message
+
+
 def test_a_word_cannot_command_the_terminal() -> None:
     for arguments in (("-q", "a\x1bb"), ("-q", "cat"), ()):
         result = see("a\x1bb dogs", *arguments)

@@ -109,6 +109,22 @@ def test_a_text_as_long_as_the_model_is_read_and_a_longer_one_is_refused(encoder
     assert encoder.embed("dog " * 510).isfinite().all()
     with pytest.raises(ShapeError, match="at most 512 pieces: this text has 513. Cut it into sentences"):
         encoder.embed(["short", "dog " * 511])
+    with pytest.raises(ShapeError, match="It begins 'cats and dogs and .*…'"):  # which of many it is
+        encoder.embed(["short", "cats and " + "dogs and " * 600])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "must be a string: got NoneType"),
+        (3, "got int"),
+        ("caf\udce9", r"must be Unicode: got '\\udce9' in 'caf"),
+    ],
+)
+def test_what_is_no_text_is_refused(encoder, text, said):
+    for read in (encoder.pieces, lambda text: encoder.embed(["a dog", text])):
+        with pytest.raises(OptionError, match=said):
+            read(text)
 
 
 @pytest.mark.parametrize(
