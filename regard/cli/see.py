@@ -13,6 +13,7 @@ import typer
 
 from regard.cli.console import log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
+from regard.cli.standard_input import standard_text
 from regard.errors import MissingKey, OptionError
 from regard.plots.reading import shown
 
@@ -206,12 +207,7 @@ def _counted(place: int | str | None, count: int, name: str) -> str:
 def _standard_input() -> str:
     if sys.stdin.isatty():
         raise typer.BadParameter('there is no text: write a sentence in quotes, as in regard see "the dog was happy".')
-    try:
-        return " ".join(sys.stdin.buffer.read().decode("utf-8-sig").split())
-    except UnicodeDecodeError as error:
-        raise OptionError(
-            f"Standard input must be UTF-8: got {error.object[error.start]:#x}. Convert it first."
-        ) from None
+    return " ".join(standard_text().split())
 
 
 def _print(seen: Seen) -> None:

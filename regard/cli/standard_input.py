@@ -1,4 +1,4 @@
-"""Queries on standard input."""
+"""Text and queries on standard input."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ from regard.errors import OptionError
 ONE_CELL = "\x1f"  # A delimiter that nobody writes: the line is one cell, commas and all.
 
 
-def standard_input(names: Sequence[str]) -> list[str]:
-    """Queries from standard input, one a record of CSV. A first record that names the key columns says their order."""
-    from regard.database.delimited import DELIMITERS
-
+def standard_text() -> str:
+    """All of standard input."""
     try:
-        text = sys.stdin.buffer.read().decode("utf-8-sig")
+        return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise OptionError(
             f"Standard input must be UTF-8: got {error.object[error.start]:#x}. Convert it first."
         ) from None
+
+
+def standard_input(names: Sequence[str]) -> list[str]:
+    """Queries from standard input, one a record of CSV. A first record that names the key columns says their order."""
+    from regard.database.delimited import DELIMITERS
+
+    text = standard_text()
     by_delimiter = {delimiter: _records(text, delimiter) for delimiter in (ONE_CELL, *DELIMITERS)}
     if not by_delimiter[ONE_CELL]:
         raise OptionError("Standard input must have a query on each line: got nothing. Write one, or leave out the -.")
