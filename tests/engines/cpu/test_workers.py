@@ -433,7 +433,7 @@ def test_no_compiled_call_takes_long(monkeypatch, n_queries, n_keys, dim):
     work, read = [], []
 
     def pool_span(*arguments):
-        n_columns, pooled = arguments[10], arguments[-1]
+        n_columns, pooled = arguments[10], arguments[-3]
         work.append(len(pooled) * n_columns * 2 * dim)
         read.append(n_columns * 2 * dim)
         return 0.0
