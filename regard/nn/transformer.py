@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -75,13 +74,12 @@ class Transformer(nn.Module):
         def norm() -> nn.LayerNorm:
             return nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind)
 
-        def own() -> dict[str, Any]:
-            return {"score": copy.deepcopy(score), "weights": copy.deepcopy(weights), **kind}
-
+        # Encoder and Decoder copy the layer, and with it the score and the rule.
+        options: dict[str, Any] = {"score": score, "weights": weights, **kind}
         if custom_encoder is None:
-            custom_encoder = Encoder(EncoderLayer(*sizes, **own()), num_encoder_layers, norm())
+            custom_encoder = Encoder(EncoderLayer(*sizes, **options), num_encoder_layers, norm())
         if custom_decoder is None:
-            custom_decoder = Decoder(DecoderLayer(*sizes, **own()), num_decoder_layers, norm())
+            custom_decoder = Decoder(DecoderLayer(*sizes, **options), num_decoder_layers, norm())
         self.encoder, self.decoder = custom_encoder, custom_decoder
         self._reset_parameters()
         self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first

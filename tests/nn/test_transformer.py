@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn as theirs
 
-from regard import Alibi, Bias, Causal, Custom, Entmax, ScaledDot, Sparsemax, Window, nn
+from regard import Alibi, Bias, Causal, Custom, Entmax, Gated, ScaledDot, Sparsemax, Window, nn
 from regard.errors import BudgetExceeded, DtypeError, LayerRuntimeError, OptionError, ShapeError
 from regard.nn import layer as layer_module
 from regard.nn import recording as recording_module
@@ -199,14 +199,14 @@ def test_every_layer_can_be_read():
         assert float(dense.triu(1).abs().max()) == 0
 
 
-def test_each_layer_has_a_score_of_its_own():
-    from regard import Gated
-
-    model = nn.Transformer(DIM, HEADS, 2, 2, HIDDEN, score=Gated(DIM // HEADS, DIM // HEADS))
-    scores = [each.score for each in model.modules() if isinstance(each, nn.MultiHeadAttention)]
-    assert len({id(parameter) for score in scores for parameter in score.parameters()}) == 6 * len(
-        list(scores[0].parameters())
-    )
+def test_each_layer_has_a_score_and_a_rule_of_its_own():
+    score, rule = Gated(DIM // HEADS, DIM // HEADS), Entmax(torch.nn.Parameter(torch.tensor(1.5)))
+    model = nn.Transformer(DIM, HEADS, 2, 2, HIDDEN, score=score, weights=rule)
+    layers = [each for each in model.modules() if isinstance(each, nn.MultiHeadAttention)]
+    assert len(layers) == 6
+    for parts in ([score, *(each.score for each in layers)], [rule, *(each.weights for each in layers)]):
+        learned = [parameter for part in parts for parameter in part.parameters()]
+        assert len({id(each) for each in learned}) == 7 * len(list(parts[0].parameters())) > 0
 
 
 def test_what_a_score_or_a_rule_learns_starts_where_it_was_told_to():
