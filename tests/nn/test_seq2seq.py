@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard import Additive, Multiplicative, Sparsemax, nn
+from regard import Additive, Multiplicative, Sparsemax, attend, nn
 from regard.errors import ShapeError
 
 SOURCE, TARGET, HIDDEN = 9, 7, 8
@@ -111,6 +111,36 @@ def test_attention_is_bahdanaus_or_luongs():
     dense = torch.cat([view.dense() for view in recording.views()], 1)
     torch.testing.assert_close(dense.sum(-1), torch.ones(3, 4, dtype=torch.float64))
     assert float(dense[PADDING[:, None].expand_as(dense)].abs().max()) == 0
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_recurrent_model_is_what_its_parts_give(layers):
+    torch.manual_seed(4)
+    model = recurrent(layers=layers, embedding=5).double().eval()
+    keys, (hidden, cell) = model.reader(model.source_embedding(SOURCES))
+    # Of each layer, the last state of both directions.
+    hidden, cell = (each.reshape(layers, 2, 3, HIDDEN).transpose(1, 2).flatten(2) for each in (hidden, cell))
+    state = (model.first_hidden(hidden).tanh(), model.first_cell(cell))
+    context, wanted = torch.zeros(3, 1, 2 * HIDDEN, dtype=torch.float64), []
+    for tokens in TARGETS.T:
+        embedded = model.target_embedding(tokens)[:, None]
+        written, state = model.writer(torch.cat([embedded, context], -1), state)
+        context = attend(written, keys, keys, score=model.attention.score)
+        wanted.append(model.output(model.mixed(torch.cat([embedded, written, context], -1)).tanh()))
+    torch.testing.assert_close(model(SOURCES, TARGETS), torch.cat(wanted, 1))
+
+
+def test_the_transformer_around_tokens_is_what_its_parts_give():
+    model = build("transformer")
+    source, target = (
+        model.positions(embedding(tokens) * HIDDEN**0.5)
+        for embedding, tokens in ((model.source_embedding, SOURCES), (model.target_embedding, TARGETS))
+    )
+    later = torch.ones(4, 4, dtype=torch.bool).triu(1)
+    decoded = model.transformer(
+        source, target, tgt_mask=later, src_key_padding_mask=PADDING, memory_key_padding_mask=PADDING
+    )
+    torch.testing.assert_close(model(SOURCES, TARGETS, PADDING), model.output(decoded))
 
 
 def test_dropout_of_attention_can_be_set_apart():
