@@ -43,7 +43,7 @@ def attend(
     PyTorch's own operator, and all else is one operator, `regard::attend`, with a first derivative. `Custom`, `Where`,
     and scores' forms, rules and masks of your own are compiled by their definition, which builds n × m: a warning says
     so. Inside torch.vmap, torch.func.grad and the like everything goes by the definition. By the definition, NaN under
-    a mask is not held back there.
+    a mask is not held back there, nor while a CUDA graph is captured.
 
     Args:
         queries: `(..., n_queries, query_dim)`. Batch axes (heads among them) broadcast without copies.

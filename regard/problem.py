@@ -17,14 +17,14 @@ from regard.checks import (
     check_kinds,
     check_shapes,
 )
-from regard.errors import ScoreError, ShapeError
+from regard.errors import OptionError, ScoreError, ShapeError
 from regard.masks import Cover, Mask
 from regard.positions import Grid
 from regard.scores import Score
 from regard.scores.base import scaled_by
 from regard.scores.form import Form
 from regard.tensors import Span, broadcast_shapes, is_finite, positions_of, take, without_autocast
-from regard.tracing import is_tracing, kept
+from regard.tracing import is_capturing, is_tracing, kept
 from regard.weights import Weights
 
 
@@ -212,6 +212,11 @@ def make_problem(
     check_shapes(queries, keys, values)
     check_devices(queries, keys, values)
     check_dropout(dropout)
+    if dropout and is_capturing(queries.device):
+        raise OptionError(
+            f"`dropout` must be 0 while a CUDA graph is captured: got {dropout}. Every replay would drop the same "
+            f"weights. Drop something else than weights, or do not capture."
+        )
     weights.check_score(score)
     problem = AttentionProblem(queries, keys, values, score, weights, mask, float(dropout), seed, autocast_dtype)
     grid = problem.grid  # batch axes that do not broadcast are found here, at the door

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from regard.tracing import is_tracing
+from regard.tracing import is_capturing, is_tracing
 
 Span: TypeAlias = range | Tensor
 """Some rows or columns: a range (a slice, no copy) or a tensor of indices (a gather)."""
@@ -49,7 +49,10 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def is_finite(*tensors: Tensor) -> bool:
-    """Whether every entry is finite. A sum is finite only if its terms are: one pass, no temporary."""
+    """Whether every entry is finite; while a CUDA graph is captured nobody can know, and it is taken that all are."""
+    if not tensors[0].is_cpu and is_capturing(tensors[0].device):
+        return True
+    # A sum is finite only if its terms are: one pass, no temporary.
     total: float | Tensor = 0.0
     for each in tensors:
         # Sums of half precision are taken in float32, where they do not overflow.

@@ -1,4 +1,4 @@
-"""Whether Python runs once for many calls: while torch compiles or exports it, or inside a transform of torch.func.
+"""Whether Python runs once for many calls: torch compiles, exports, captures it, or a transform of torch.func is open.
 
 Then no decision can be taken on what a tensor holds, and what was computed must not be kept for later.
 """
@@ -22,6 +22,11 @@ def is_tracing() -> bool:
 def is_transforming() -> bool:
     """Whether a transform of torch.func is open, compiled or not."""
     return torch._C._are_functorch_transforms_active()
+
+
+def is_capturing(device: torch.device) -> bool:
+    """Whether operations on that device are captured into a CUDA graph, to be replayed: nothing can be looked at."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def constant(function: Function) -> Function:

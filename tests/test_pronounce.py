@@ -19,6 +19,8 @@ SMALL = {
     "transformer": {"dim": 24, "heads": 2, "layers": 1, "dropout": 0.0},
 }
 
+RECIPE = {"epochs": 6, "batch": 32, "between_averages": 1, "averaging": 0.9}
+
 
 @pytest.fixture
 def example(monkeypatch):
@@ -50,10 +52,10 @@ def test_any_known_pronunciation_counts(example):
     assert (errors.words, errors.phonemes) == (1, 2 / 5)
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_a_small_model_trains_and_talks(name, tmp_path):
-    options = ["--share", "0.004", "--epochs", "6", "--batch", "32", "--beams", "2", "--device", "cpu"]
-    settings = ["--settings", json.dumps(SMALL[name])]
+@pytest.mark.parametrize(("name", "consistency"), [("seq2seq", 0), ("transformer", 1)])
+def test_a_small_model_trains_and_talks(name, consistency, tmp_path):
+    options = ["--share", "0.004", "--beams", "2", "--device", "cpu"]
+    settings = ["--settings", json.dumps(SMALL[name]), "--recipe", json.dumps(RECIPE | {"consistency": consistency})]
     command = [sys.executable, FOLDER / "train.py", "--dictionary", DICTIONARY, "--model", name, "--out", tmp_path]
     done = subprocess.run([*map(str, command), *options, *settings], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

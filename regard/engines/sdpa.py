@@ -18,6 +18,7 @@ from regard.positions import Grid, resolve_offset
 from regard.problem import AttentionProblem
 from regard.scores import DotForm
 from regard.tensors import is_finite, without_autocast
+from regard.tracing import is_capturing
 from regard.weights import Softmax
 
 # Masks that are a tensor already, or a row of it: what the kernels take without building n × m.
@@ -124,7 +125,7 @@ def _as_kernel_mask(problem: AttentionProblem) -> tuple[Tensor | None, Tensor | 
         return None, None, True
     allowed = _in_4d(mask.tile(grid.rows, grid.columns, grid), grid)
     empty = ~allowed.any(-1, keepdim=True)
-    if not bool(empty.any()):
+    if not is_capturing(grid.device) and not bool(empty.any()):
         return allowed, None, False
     # Let such rows look everywhere and throw their output away: a row without keys has no defined gradient in the
     # kernels.

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from regard.masks import Causal
 from regard.nn.cache import KeyValueCache
-from regard.nn.decoder import Decoder
+from regard.nn.decoder import Decoder, DecoderLayer
+from regard.nn.encoder import EncoderLayer
 from regard.nn.generation import State, check_source
 from regard.nn.layer import AttentionLayer
-from regard.nn.positions import SinusoidalPositions
+from regard.nn.positions import Rotary, SinusoidalPositions
 from regard.nn.transformer import Transformer
 from regard.scores import Score
 from regard.weights import Weights
@@ -44,6 +45,7 @@ class Seq2SeqTransformer(nn.Module):
         dropout: The share that is dropped in training.
         attention_dropout: The share of attention weights that are dropped; `dropout` if left out.
         norm_first: Whether each part is normalised before, not after.
+        rotary: Whether tokens of one sequence also look at each other by distance (`Rotary`).
         score, weights: Of every attention.
 
     Example:
@@ -66,6 +68,7 @@ class Seq2SeqTransformer(nn.Module):
         dropout: float = 0.1,
         attention_dropout: float | None = None,
         norm_first: bool = True,
+        rotary: bool = False,
         score: Score | None = None,
         weights: Weights | None = None,
     ) -> None:
@@ -90,6 +93,10 @@ class Seq2SeqTransformer(nn.Module):
             for module in self.transformer.modules():
                 if isinstance(module, AttentionLayer):
                     module.dropout = attention_dropout
+        if rotary:
+            for module in self.transformer.modules():
+                if isinstance(module, EncoderLayer | DecoderLayer):
+                    module.self_attn.rotary = Rotary(dim // heads)
         self.output = nn.Linear(dim, target_vocabulary)
         self.scale = math.sqrt(dim)
         for embedding in (self.source_embedding, self.target_embedding):

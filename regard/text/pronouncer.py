@@ -14,6 +14,7 @@ from torch import Tensor
 from regard.errors import CheckpointError, MissingDependency, ShapeError
 from regard.nn import Seq2Seq, Seq2SeqTransformer, generate
 from regard.text.checkpoints import load_strictly
+from regard.text.packing import unpack
 from regard.text.spelling import (
     N_LETTERS,
     N_PHONEMES,
@@ -67,7 +68,7 @@ class Pronouncer:
             ) from None
         with safe_open(str(path), framework="pt") as file:
             described = file.metadata() or {}
-            weights = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+            weights = unpack({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
         if described.get("format") != "regard pronouncer":
             raise CheckpointError(f"{Path(path).name} is no pronouncer: examples/pronounce/train.py writes one.")
         model = build_model(json.loads(described["model"]), json.loads(described["settings"]))
