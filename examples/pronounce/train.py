@@ -43,8 +43,8 @@ LONGEST = 40  # phonemes that are written at most; the dictionary's longest word
 
 # What each model is made with.
 MODELS: dict[str, dict[str, Any]] = {
-    "seq2seq": {"hidden": 512, "embedding": 128, "layers": 2, "dropout": 0.35},
-    "transformer": {"dim": 256, "heads": 4, "layers": 4, "dropout": 0.2, "attention_dropout": 0.0},
+    "seq2seq": {"hidden": 384, "embedding": 128, "layers": 2, "dropout": 0.4},
+    "transformer": {"dim": 256, "heads": 4, "layers": 4, "dropout": 0.2, "attention_dropout": 0.0, "rotary": True},
 }
 
 
@@ -65,7 +65,10 @@ class Recipe:
     clip: float = 1.0
 
 
-RECIPES = {"seq2seq": Recipe(epochs=60, rate=2e-3), "transformer": Recipe(epochs=60, rate=1e-3)}
+RECIPES = {
+    "seq2seq": Recipe(epochs=90, rate=2e-3, batch=512, consistency=2.0),
+    "transformer": Recipe(epochs=105, rate=7e-4, batch=256),
+}
 
 
 class Examples:

@@ -87,6 +87,15 @@ def _print(said: Sequence[Pronunciation]) -> None:
         out.print("rows are sounds, columns are letters", style="dim")
         picture = draw_matrix(each.alignment, each.phonemes, list(each.letters), width=width, colour=colour)
         out.print(picture, soft_wrap=True)
+        if note := _note(each):
+            out.print(note, style="dim")
+
+
+def _note(said: Pronunciation) -> str:
+    """Where the rest of a sound's weight is, if the letters do not have all of it."""
+    beyond = (1 - said.alignment.sum(-1)).tolist()
+    sound, share = max(zip(said.phonemes, beyond, strict=True), key=lambda pair: pair[1])
+    return f"the rest looks at the end of the word: of {sound} {share:.0%}" if share >= 0.005 else ""
 
 
 def _save(said: Sequence[Pronunciation], output: Path) -> None:
@@ -102,7 +111,7 @@ def _save(said: Sequence[Pronunciation], output: Path) -> None:
     titles = [f"{each.word}: {each}" for each in said]
     if kind == "html":
         pictures = [
-            Picture(each.alignment, each.phonemes, list(each.letters), title)
+            Picture(each.alignment, each.phonemes, list(each.letters), title, _note(each))
             for each, title in zip(said, titles, strict=True)
         ]
         save_text(page(pictures, "From letters to sounds"), output)
@@ -127,6 +136,7 @@ def _save(said: Sequence[Pronunciation], output: Path) -> None:
             each.phonemes,
             list(each.letters),
             title=titles[0],
+            note=_note(each),
             row_name="sounds (queries)",
             column_name="letters (keys)",
         )

@@ -69,9 +69,7 @@ class Pronouncer:
         with safe_open(str(path), framework="pt") as file:
             described = file.metadata() or {}
             weights = unpack({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-        if described.get("format") != "regard pronouncer":
-            raise CheckpointError(f"{Path(path).name} is no pronouncer: examples/pronounce/train.py writes one.")
-        model = build_model(json.loads(described["model"]), json.loads(described["settings"]))
+        model = _described_model(described, Path(path).name)
         load_strictly(model, weights)
         return cls(model)
 
@@ -111,6 +109,20 @@ class Pronouncer:
             probability = float(torch.tensor(each.score).exp())
             said.append(Pronunciation(word, plain, phoneme_names(each.tokens), probability, looks))
         return said
+
+
+def _described_model(described: dict[str, str], file: str) -> Seq2Seq | Seq2SeqTransformer:
+    """The model that a file's metadata describes, untrained."""
+    if described.get("format") != "regard pronouncer":
+        raise CheckpointError(f"{file} is no pronouncer: examples/pronounce/train.py writes one.")
+    try:
+        kind, settings = json.loads(described["model"]), json.loads(described["settings"])
+        return build_model(kind, settings)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{file} must describe a model of the kind {' or '.join(KINDS)}, and its settings: got "
+            f"model={described.get('model')}, settings={described.get('settings')} ({error})."
+        ) from None
 
 
 def build_model(kind: str, settings: dict[str, Any]) -> Seq2Seq | Seq2SeqTransformer:

@@ -37,14 +37,19 @@ def plain_letters(word: str) -> str:
         >>> plain_letters("Café")
         'cafe'
     """
-    bare = "".join(
-        each for each in unicodedata.normalize("NFKD", word.strip().lower()) if not unicodedata.combining(each)
-    ).replace("’", "'")
-    unknown = sorted({each for each in bare if each not in _LETTER_NUMBERS})
-    if unknown or not bare:
-        got = f"{word!r} has {', '.join(map(repr, unknown))}" if unknown else "the word is empty"
+    plain = {each: _plain_letter(each) for each in unicodedata.normalize("NFC", word.strip())}
+    bare = "".join(plain[each] for each in unicodedata.normalize("NFC", word.strip()))
+    unknown = sorted(given for given, letters in plain.items() if any(each not in _LETTER_NUMBERS for each in letters))
+    if unknown or not bare.strip("'"):
+        got = f"{word!r} has {', '.join(map(repr, unknown))}" if unknown else f"{word!r} has no letter"
         raise OptionError(f"A word must be spelled in the letters a to z and the apostrophe: {got}. Spell it so.")
     return bare
+
+
+def _plain_letter(letter: str) -> str:
+    """A letter in lower case and without its accents; quotation marks as an apostrophe."""
+    parts = unicodedata.normalize("NFKD", letter.lower())
+    return "".join("'" if each in "‘’" else each for each in parts if not unicodedata.combining(each))
 
 
 def letter_tokens(word: str) -> list[int]:

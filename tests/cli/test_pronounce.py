@@ -47,6 +47,17 @@ def test_a_word_is_said_with_its_alignment(model: str) -> None:
     assert "rows are queries, columns are keys" in plain(result.stdout)
 
 
+def test_what_no_letter_has_is_said(model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looks = torch.tensor([[0.75, 0.0], [0.0, 1.0]])
+    monkeypatch.setattr(Pronouncer, "say", lambda self, words: [Pronunciation("ox", "ox", ["AA", "S"], 0.5, looks)])
+    said = "the rest looks at the end of the word: of AA 25%"
+    assert said in pronounce("ox", "--model", model).stdout
+    pronounce("ox", "--model", model, "-o", str(tmp_path / "a.html"))
+    assert said in (tmp_path / "a.html").read_text(encoding="utf-8")
+    looks[0, 1] = 0.25
+    assert "the rest" not in pronounce("ox", "--model", model).stdout
+
+
 def test_several_words_are_said_one_after_another(model: str) -> None:
     words = [line.split()[0] for line in pronounce("Café", "dog", "--model", model).stdout.splitlines() if "  " in line]
     assert {"Café", "dog"} <= set(words)
@@ -78,7 +89,7 @@ def test_mistakes_are_said_in_a_line(model: str, tmp_path: Path) -> None:
     other.write_bytes(b"nothing of the kind")
     for arguments, code, said in [
         (("naïve3", "--model", model), 1, "'naïve3' has '3'"),
-        (("", "--model", model), 1, "the word is empty"),
+        (("", "--model", model), 1, "'' has no letter"),
         (("a" * 65, "--model", model), 1, "A word may have 64 letters"),
         (("cat", "--model", "nowhere.safetensors"), 1, "there is none at nowhere.safetensors"),
         (("cat", "--model", str(other)), 1, "other.safetensors is no safetensors file"),
