@@ -1,0 +1,21 @@
+"""The order of the contract: what is compared with the same definition runs together."""
+
+from pathlib import Path
+
+
+def pytest_collection_modifyitems(items):
+    """Bring the tests of one score and rule, or of one variant and mask, together: their definitions are computed once.
+
+    Of the definitions, the last few thousand are remembered, in each process for itself. Engine by engine, every one
+    would be forgotten before the next engine asks for it.
+    """
+    folder = Path(__file__).parent
+    places = [place for place, item in enumerate(items) if item.path.parent == folder]
+    ordered = sorted((items[place] for place in places), key=_definitions)  # a stable sort: else as written
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+
+
+def _definitions(item):
+    names = item.callspec.params if hasattr(item, "callspec") else {}
+    return item.path.name, *(names.get(name, "") for name in ("variant", "mask", "score", "rule"))
