@@ -18,6 +18,7 @@ from torch import Tensor
 
 from regard import masks, weights
 from regard.masks import Mask
+from regard.masks.followed import Followed
 from regard.scores import ChannelForm, DotForm, Form, SumForm, steps
 from regard.scores.parts import Parts
 from regard.weights import Weights
@@ -33,7 +34,7 @@ KINDS: dict[str, type[Any]] = {
         *(weights.Softmax, weights.Sparsemax, weights.TopK, weights.Uniform),
         *(masks.Allowed, masks.And, masks.BlockLayout, masks.Causal, masks.GlobalKeys, masks.KeyMask, masks.Not),
         *(masks.NotSelf, masks.Or, masks.Padding, masks.PerHead, masks.RandomKeys, masks.SameDocument),
-        *(masks.Selected, masks.Strided, masks.Window),
+        *(masks.Selected, masks.Strided, masks.Window, Followed),
     )
 }
 
