@@ -17,16 +17,43 @@ class LayerCache:
 
     Args:
         is_fixed: Whether they are given once and stay: those of a memory, which a decoder looks at with every token.
+            The queries of one call then follow those of the call before.
     """
 
     def __init__(self, *, is_fixed: bool = False) -> None:
         self.is_fixed = is_fixed
         self.length = 0
+        self._n_queries = 0  # that have looked, where the pairs are fixed
         self._room: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def position(self) -> int:
+        """Where the next query stands: after the tokens so far, which are the pairs unless those are fixed."""
+        return self._n_queries if self.is_fixed else self.length
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether it has the keys and values of a memory, which stay."""
+        return self.is_fixed and self._room is not None
+
+    def recall(self, batch: int, length: int) -> tuple[Tensor, Tensor]:
+        """The keys and values of the memory, which must be of that size: those of another were never computed."""
+        keys, values = self.pairs()
+        if (keys.shape[0], keys.shape[-2]) != (batch, length):
+            raise ShapeError(
+                f"A fixed cache serves the memory that it was given first, {keys.shape[0]} sequences of "
+                f"{keys.shape[-2]}: got {batch} of {length}. Make a new cache for another memory; where sequences were "
+                f"taken from the batch, reorder() the cache with them."
+            )
+        return keys, values
+
+    def advance(self, n_queries: int) -> None:
+        """Note that so many queries have looked."""
+        self._n_queries += n_queries
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add keys and values; returns all that there are."""
-        if self.is_fixed and self.length:
+        if self.has_memory:
             raise OptionError("A fixed cache takes keys and values once: it has some. Make a new one for a new memory.")
         self._check(keys, values)
         length = self.length + keys.shape[-2]

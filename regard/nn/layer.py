@@ -7,10 +7,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.attention import attend, weigh
+from regard.engines.reference import define_weights
 from regard.errors import DtypeError, OptionError
 from regard.masks import Mask, PerHead
 from regard.nn.recording import note
+from regard.problem import make_problem
 from regard.scores import Bias, ScaledDot, Score
+from regard.tensors import without_autocast
+from regard.tracing import is_tracing
 from regard.view import WeightsView
 from regard.weights import Softmax, Weights
 
@@ -69,6 +73,23 @@ class AttentionLayer(nn.Module):
         note(self, queries, keys, options)
         return weigh(queries, keys, values, **options, dropout=self._dropped())
 
+    def pool_and_weigh(
+        self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | None = None, bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """What `pool` gives, and all weights as a tensor, before dropout: n × m of them; arguments as `pool`."""
+        if not is_tracing():
+            view = self.view(queries, keys, values, mask=mask, bias=bias)
+            return view.output, view.dense()
+        # A view chooses its engine by what tensors hold, which nobody sees now: weights come by their definition.
+        problem = make_problem(queries, keys, values, **self._options(queries, mask, bias))
+        with without_autocast(queries.device.type):
+            weights = define_weights(problem).to(problem.dtype)
+        return self.pool(queries, keys, values, mask=mask, bias=bias), weights
+
+    def own_mask(self) -> Mask | None:
+        """The layer's mask, over all keys that its calls have."""
+        return self.mask
+
     def by_head(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys as a recording keeps them: with the batch axes that weights are read with."""
         return queries, keys
@@ -84,7 +105,7 @@ class AttentionLayer(nn.Module):
         return self.dropout if self.training else 0.0
 
     def _options(self, queries: Tensor, mask: Mask | None, bias: Tensor | None) -> dict[str, Any]:
-        masks = [each for each in (self.mask, mask) if each is not None]
+        masks = [each for each in (self.own_mask(), mask) if each is not None]
         both = masks[0] & masks[1] if len(masks) == 2 else masks[0] if masks else None
         return {
             "score": self.score if bias is None else self.score + Bias(bias),

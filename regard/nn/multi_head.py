@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
 from regard.masks import Mask
+from regard.masks.followed import Followed
 from regard.nn.cache import LayerCache
 from regard.nn.layer import AttentionLayer
-from regard.nn.multi_head_checks import check_heads, check_masks, check_tokens
+from regard.nn.multi_head_checks import check_heads, check_masks, check_result, check_tokens
 from regard.nn.positions import Rotary
 from regard.nn.torch_masks import Restriction, read_masks
 from regard.scores import Dot, ScaledDot, Score
@@ -43,7 +44,8 @@ class MultiHeadAttention(AttentionLayer):
         dtype: Their dtype.
         score: a(q, k) of each head; qᵀk/√d if left out.
         weights: How scores become weights; softmax if left out.
-        mask: Which keys a query may look at, in every call; a list of masks gives each head its own scope.
+        mask: Which keys a query may look at, in every call; a list of masks gives each head its own scope. It speaks of
+            the sequence: keys that follow it are always seen.
         num_kv_heads: How many heads keys and values have, each shared by as many heads of queries; `num_heads` if left
             out.
         rotary: Turns queries and keys by their positions.
@@ -221,12 +223,12 @@ class MultiHeadAttention(AttentionLayer):
         mask = restriction.mask
         weights: Tensor | None = None
         if need_weights:
-            view = self.view(queries, keys, values, mask=mask, bias=restriction.bias)
-            pooled, weights = view.output, view.dense()
+            pooled, weights = self.pool_and_weigh(queries, keys, values, mask=mask, bias=restriction.bias)
             weights = weights.mean(1) if average_attn_weights else weights
             weights = weights if batched else weights.squeeze(0)
         else:
             pooled = self.pool(queries, keys, values, mask=mask, bias=restriction.bias)
+        check_result(pooled.shape, queries.shape)
         return self._restore(pooled, batched), weights
 
     def weigh(
@@ -248,7 +250,9 @@ class MultiHeadAttention(AttentionLayer):
         queries, keys, values, restriction = self._prepare(
             query, key, value, key_padding_mask, attn_mask, is_causal, cache, mask, view=True
         )
-        return self.view(queries, keys, values, mask=restriction.mask, bias=restriction.bias)
+        view = self.view(queries, keys, values, mask=restriction.mask, bias=restriction.bias)
+        check_result(view.shape, queries.shape)
+        return view
 
     def attend_and_weigh(
         self,
@@ -305,16 +309,19 @@ class MultiHeadAttention(AttentionLayer):
             key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
         elif not self.batch_first:
             query, key, value = _each_once(lambda x: x.transpose(0, 1), query, key, value)
-        if cache is not None and cache.is_fixed and cache.length:
-            queries, keys, values = self._heads(self._linear(query, 0)), *cache.pairs()
+        start = 0 if cache is None else cache.position
+        if cache is not None and cache.has_memory:
+            queries, (keys, values) = self._heads(self._linear(query, 0)), cache.recall(*key.shape[:2])
         else:
             queries, keys, values = (self._heads(each) for each in self._project(query, key, value))
-            if self.rotary is not None:
-                start = 0 if cache is None else cache.length
-                queries, keys = self.rotary(queries, start), self.rotary(keys, start)
-            keys, values = self._with_added(keys, values)
+            keys = keys if self.rotary is None else self.rotary(keys, start)
             if cache is not None:
                 keys, values = cache.extend(keys, values)
+        queries = queries if self.rotary is None else self.rotary(queries, start)
+        if cache is not None:
+            cache.advance(queries.shape[-2])
+        # After the cache, which has the sequence alone: what follows it follows every step.
+        keys, values = self._with_added(keys, values)
         restriction = read_masks(
             attn_mask,
             key_padding_mask,
@@ -328,7 +335,8 @@ class MultiHeadAttention(AttentionLayer):
         if self.num_kv_heads != self.num_heads:
             by_head = view or self._has_heads(restriction, mask)
             queries, keys, values = self._share_keys(queries, keys, values, by_head)
-        return queries, keys, values, Restriction(_joined(restriction.mask, mask), restriction.bias)
+        joined = _joined(restriction.mask, self._over_added(mask))
+        return queries, keys, values, Restriction(joined, restriction.bias)
 
     def _has_heads(self, restriction: Restriction, mask: Mask | None) -> bool:
         """Whether anything but queries, keys and values has batch axes, which must line up with `(batch, heads)`."""
@@ -381,6 +389,13 @@ class MultiHeadAttention(AttentionLayer):
         if self.add_zero_attn:
             keys, values = pad(keys, (0, 0, 0, 1)), pad(values, (0, 0, 0, 1))
         return keys, values
+
+    def _over_added(self, mask: Mask | None) -> Mask | None:
+        """A mask of the sequence, over the keys that follow it too: those are always seen."""
+        return Followed(mask, self._n_added) if mask is not None and self._n_added else mask
+
+    def own_mask(self) -> Mask | None:
+        return self._over_added(self.mask)
 
     def _restore(self, pooled: Tensor, batched: bool) -> Tensor:
         """The heads' outputs side by side, projected, in the layout that came in."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from torch import Tensor
 
-from regard.errors import DtypeError, LayerInputError, LayerRuntimeError, OptionError
+from regard.errors import DtypeError, LayerInputError, LayerRuntimeError, OptionError, ShapeError
 
 
 def check_heads(embed_dim: int, num_heads: int, num_kv_heads: int) -> None:
@@ -64,6 +67,20 @@ def check_tokens(query: Tensor, key: Tensor, value: Tensor, *, sizes: tuple[int,
         raise LayerRuntimeError(
             f"`query` and `key` must have the same batch: got {query.shape[batch_axis]} and "
             f"{key.shape[batch_axis]} sequences, read with batch_first={batch_first}."
+        )
+
+
+def check_result(result: Sequence[int], queries: Sequence[int]) -> None:
+    """Refuse a result with other batch axes than the heads' queries have: a score or a rule brought its own.
+
+    Args:
+        result, queries: Shapes, `(batch, heads, n_queries, ...)`.
+    """
+    if tuple(result[:-2]) != tuple(queries[:-2]):
+        batch, heads = queries[0], math.prod(queries[1:-2])
+        raise ShapeError(
+            f"What a score or a rule has for each head must be ({heads},), or ({batch}, {heads}) with sequences: "
+            f"got batch axes that make it {tuple(result[:-2])}. Give it one entry for each head, or one for all."
         )
 
 

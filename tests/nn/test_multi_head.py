@@ -1,6 +1,7 @@
 """`MultiHeadAttention` against PyTorch's, and what it has besides."""
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -8,11 +9,13 @@ import torch
 from regard import (
     Additive,
     Allowed,
+    Bias,
     Causal,
     Conic,
     Entmax,
     Gated,
     NotSelf,
+    Padding,
     PerHead,
     ScaledDot,
     Sparsemax,
@@ -21,7 +24,8 @@ from regard import (
     nn,
 )
 from regard.engines import Sdpa
-from regard.errors import LayerInputError, LayerRuntimeError, OptionError
+from regard.errors import LayerInputError, LayerRuntimeError, OptionError, ShapeError
+from regard.positions import Grid
 
 DIM, HEADS, BATCH, N_QUERIES, N_KEYS = 12, 3, 2, 5, 7
 LAYERS = {
@@ -311,3 +315,86 @@ def test_a_top_that_is_no_positive_integer_is_refused(top):
     layer, x = nn.MultiHeadAttention(16, 4), torch.randn(3, 2, 16)
     with pytest.raises(OptionError, match=r"`k` of top\(\) must be an integer of at least 1: got"):
         layer.attend_and_weigh(x, x, x, top=top)
+
+
+# Keys that follow every sequence --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of_layer", [True, False])
+@pytest.mark.parametrize("name", ["learned pair", "zero pair", "both pairs"])
+def test_a_mask_of_regards_speaks_of_the_sequence_and_what_follows_is_always_seen(name, of_layer):
+    options = {**LAYERS[name], "batch_first": True}
+    theirs, ours = pair(**options)
+    x = inputs(**options)[1]
+    later = torch.ones(N_KEYS, N_KEYS, dtype=torch.bool).triu(1)
+    padding = torch.arange(N_KEYS) >= torch.tensor([[N_KEYS], [4]])
+    wanted = theirs(x, x, x, attn_mask=later, key_padding_mask=padding)
+    ours.mask = Causal() if of_layer else None
+    mask = None if of_layer else Causal()
+    for got in (
+        ours(x, x, x, mask=mask, key_padding_mask=padding),
+        ours(x, x, x, mask=Padding([N_KEYS, 4]) if of_layer else Causal() & Padding([N_KEYS, 4])),
+    ):
+        torch.testing.assert_close(got, wanted)
+    torch.testing.assert_close(ours(x, x, x, mask=mask, key_padding_mask=padding, need_weights=False)[0], wanted[0])
+    with nn.record(ours) as recording:
+        ours(x, x, x, mask=mask, key_padding_mask=padding, need_weights=False)
+    torch.testing.assert_close(recording[0][0].dense().mean(1), wanted[1])
+
+
+@pytest.mark.parametrize("shared", [{}, {"num_kv_heads": 2}], ids=["own keys", "shared keys"])
+def test_masks_of_heads_with_keys_that_follow(shared):
+    masks = [Causal(), Window(before=1, after=1), NotSelf(), Causal()]
+    layer = nn.MultiHeadAttention(DIM, 4, batch_first=True, add_bias_kv=True, add_zero_attn=True, mask=masks, **shared)
+    x = torch.randn(BATCH, 6, DIM)
+    output, weights = layer(x, x, x, average_attn_weights=False)
+    for head, mask in enumerate(masks):
+        seen = torch.cat([mask.tile(range(6), range(6), Grid((), 6, 6)), torch.ones(6, 2, dtype=torch.bool)], -1)
+        assert torch.equal(weights[:, head] > 0, seen.expand(BATCH, 6, 8))
+    torch.testing.assert_close(layer(x, x, x, need_weights=False)[0], output)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("options", [{}, {"add_zero_attn": True, "mask": Causal()}, {"weights": Sparsemax()}], ids=str)
+def test_it_compiles_into_one_graph(options, need_weights):
+    layer = nn.MultiHeadAttention(DIM, HEADS, batch_first=True, **options)
+    x = torch.randn(BATCH, 6, DIM)
+
+    def function(x):
+        return layer(x, x, x, need_weights=need_weights)
+
+    torch.compiler.reset()
+    got = torch.compile(function, fullgraph=True, backend="aot_eager")(x)
+    torch.testing.assert_close(got, function(x))
+
+
+# What a score or a rule has for each head -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["output", "weights", "view"])
+@pytest.mark.parametrize(
+    ("heads", "options", "found"),
+    [
+        (1, {"weights": Entmax(torch.full((5,), 1.3))}, "(2, 5)"),
+        (3, {"weights": Entmax(torch.full((4, 2, 3), 1.3))}, "(4, 2, 3)"),
+        (3, {"score": ScaledDot() + Bias(torch.zeros(4, 1, 1, 6, 6))}, "(4, 2, 3)"),
+        (3, {"weights": Entmax(torch.full((4, 2, 3), 1.3)), "num_kv_heads": 1}, "(4, 2, 3)"),
+    ],
+    ids=str,
+)
+def test_numbers_that_are_not_one_for_each_head_are_refused(heads, options, found, call):
+    layer = nn.MultiHeadAttention(DIM, heads, batch_first=True, **options)
+    x = torch.randn(BATCH, 6, DIM)
+    with pytest.raises(ShapeError, match=re.escape(f"must be ({heads},), or ({BATCH}, {heads})")) as caught:
+        layer.weigh(x, x, x) if call == "view" else layer(x, x, x, need_weights=call == "weights")
+    assert found in str(caught.value)
+
+
+def test_numbers_for_each_sequence_and_head_fit():
+    alpha = torch.tensor([[1.2, 1.5, 1.9], [1.4, 1.1, 1.6]])
+    layer = nn.MultiHeadAttention(DIM, HEADS, batch_first=True, weights=Entmax(alpha))
+    x = torch.randn(BATCH, 6, DIM)
+    weights = layer(x, x, x, average_attn_weights=False)[1]
+    alone = nn.MultiHeadAttention(DIM, HEADS, batch_first=True, weights=Entmax(1.6))
+    alone.load_state_dict(layer.state_dict(), strict=False)
+    torch.testing.assert_close(weights[1, 2], alone(x, x, x, average_attn_weights=False)[1][1, 2])
