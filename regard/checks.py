@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
 from regard.masks import Mask
 from regard.scores import Score
-from regard.tensors import broadcast_shapes
+from regard.tensors import broadcast_shapes, is_autocast_on
 from regard.weights import Weights
 
 DTYPES = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
@@ -53,7 +53,7 @@ def _shown(value: object) -> str:
 def autocast_dtype_of(*tensors: Tensor) -> torch.dtype | None:
     """The dtype that autocast asks for; None where it is off, or does not apply to these tensors."""
     device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
+    if not is_autocast_on(device):
         return None
     applies = all(each.is_floating_point() and each.dtype != torch.float64 for each in tensors)
     return torch.get_autocast_dtype(device) if applies else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from regard.errors import OptionError
-from regard.tracing import is_tracing
+from regard.tracing import is_hidden
 
 
 def keep(owner: nn.Module, name: str, value: float | Tensor | None) -> None:
@@ -18,7 +18,7 @@ def keep(owner: nn.Module, name: str, value: float | Tensor | None) -> None:
 
 def keep_positive(owner: nn.Module, name: str, value: float | Tensor) -> None:
     """`keep`, for a number that must be above 0."""
-    positive = is_tracing() or bool((value.detach() > 0).all()) if isinstance(value, Tensor) else value > 0
+    positive = is_hidden(value) or bool((value.detach() > 0).all()) if isinstance(value, Tensor) else value > 0
     if not positive:
         raise OptionError(f"`{name}` of {type(owner).__name__} must be positive: got {value}. Pass a number above 0.")
     keep(owner, name, value if isinstance(value, Tensor) else float(value))

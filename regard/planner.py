@@ -51,6 +51,8 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
             f"Engine {chosen.name!r} cannot compute this problem: {'; '.join(chosen.refusals(problem))}. "
             f"Leave `engine` out, or ask plan(...) which engines can."
         )
+    if problem.queries.is_meta:
+        return ENGINES["reference"]  # shapes follow from the definition; there are no numbers to decide anything by
     for each in _ranked(problem):
         if each.accepts(problem):
             return each

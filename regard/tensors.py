@@ -49,8 +49,11 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def is_finite(*tensors: Tensor) -> bool:
-    """Whether every entry is finite; while a CUDA graph is captured nobody can know, and it is taken that all are."""
-    if not tensors[0].is_cpu and is_capturing(tensors[0].device):
+    """Whether every entry is finite.
+
+    While a CUDA graph is captured, and on the meta device, nobody can know, and it is taken that all are.
+    """
+    if not tensors[0].is_cpu and (tensors[0].is_meta or is_capturing(tensors[0].device)):
         return True
     # A sum is finite only if its terms are: one pass, no temporary.
     total: float | Tensor = 0.0
@@ -63,9 +66,14 @@ def is_finite(*tensors: Tensor) -> bool:
     return math.isfinite(total) or all(bool(each.isfinite().all()) for each in tensors)
 
 
+def is_autocast_on(device: str) -> bool:
+    """Whether autocast is on for that kind of device; the meta device, which computes nothing, knows none."""
+    return device != "meta" and torch.is_autocast_enabled(device)
+
+
 def without_autocast(device: str) -> AbstractContextManager[object]:
     """Autocast off for that kind of device; where it is off already, that costs nothing."""
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+    return torch.autocast(device, enabled=False) if is_autocast_on(device) else nullcontext()
 
 
 def stretches(size: int, wanted: int) -> bool:

@@ -19,6 +19,11 @@ def is_tracing() -> bool:
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
+def is_hidden(tensor: torch.Tensor) -> bool:
+    """Whether no decision can be taken on what a tensor holds: while tracing, and on the meta device."""
+    return is_tracing() or tensor.device.type == "meta"
+
+
 def is_transforming() -> bool:
     """Whether a transform of torch.func is open, compiled or not."""
     return torch._C._are_functorch_transforms_active()

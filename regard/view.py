@@ -25,6 +25,7 @@ from regard.masks import Cover
 from regard.passes import Passes
 from regard.problem import AttentionProblem
 from regard.readers import Entropy, Map, Pool, Reader, Received, RowSums, Top, TopWeights
+from regard.tensors import without_autocast
 from regard.tracked import track
 from regard.weights import Kind
 
@@ -96,7 +97,7 @@ class WeightsView:
         cover = Cover.ALL if mask is None else mask.cover(rows, columns, grid)
         if cover is Cover.NONE or not rows or not columns:
             return problem.values.new_zeros(*batch, len(rows), len(columns))
-        with torch.no_grad(), torch.autocast(grid.device.type, enabled=False):
+        with torch.no_grad(), without_autocast(grid.device.type):
             if not self._streams:
                 return define_weights(problem, rows)[..., columns.start : columns.stop].to(problem.dtype)
             return self._passes.weights_of(Tile(problem, rows, columns, 0, cover)).to(problem.dtype)
@@ -276,7 +277,7 @@ class WeightsView:
         return replace(self._problem) if self._tracks else self._problem
 
     def _define(self, rows: Tensor | None = None) -> Tensor:
-        with torch.autocast(self._problem.grid.device.type, enabled=False):
+        with without_autocast(self._problem.grid.device.type):
             return define_weights(self._fresh(), rows).to(self._problem.dtype)
 
     # How it looks ---------------------------------------------------------------------------------------------------

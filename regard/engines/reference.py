@@ -31,7 +31,8 @@ def define(problem: AttentionProblem, rows: Span | None = None) -> Tensor:
 def define_weights(problem: AttentionProblem, rows: Span | None = None) -> Tensor:
     """α(q, k_i) for some queries, or all: `(*batch_shape, rows, n_keys)`, before dropout."""
     scores = problem.scores(rows)  # a(q, k), −inf where the mask does not allow the pair
-    alpha = problem.weights.define(scores)  # the rule, row by row
+    # The rule, row by row. The meta device has no numbers for it to decide by, and weights have the shape of scores.
+    alpha = scores if scores.device.type == "meta" else problem.weights.define(scores)
     return alpha.expand(*problem.grid.batch_shape, *alpha.shape[-2:])
 
 

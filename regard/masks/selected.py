@@ -14,7 +14,7 @@ from regard.masks.checks import check_broadcasts, described, whole_tensor
 from regard.masks.index import FAR, as_slice, blocks, contains, from_far, pick, sort_unique, spread
 from regard.masks.ranges import marked
 from regard.positions import Grid
-from regard.tracing import is_tracing
+from regard.tracing import is_hidden
 
 
 class Selected(Mask):
@@ -51,7 +51,7 @@ class Selected(Mask):
                 f"Pass (..., {grid.n_queries}, {shape[-1]})."
             )
         check_broadcasts(shape[:-2], grid, self.ordered, "Selected", "indices")
-        if is_tracing():
+        if is_hidden(self.ordered):
             return
         least, greatest = self._extremes
         if least < -1 or greatest >= grid.n_keys:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.tracing import is_tracing
+from regard.tracing import is_hidden
 
 
 def causal_mask(size: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Tensor:
@@ -21,6 +21,6 @@ def causal_mask(size: int, device: torch.device | str | None = None, dtype: torc
 
 def looks_causal(mask: Tensor | None) -> bool:
     """Whether a mask is the causal one, by comparing every entry; False while it cannot be read."""
-    if mask is None or is_tracing() or mask.ndim != 2 or mask.shape[0] != mask.shape[1]:
+    if mask is None or is_hidden(mask) or mask.ndim != 2 or mask.shape[0] != mask.shape[1]:
         return False
     return bool(torch.equal(mask, causal_mask(len(mask), mask.device, mask.dtype)))

@@ -13,7 +13,7 @@ from regard.errors import DtypeError, OptionError, ShapeError
 from regard.positions import Grid, per_head
 from regard.scores.form import ChannelForm, DotForm, Form, Step
 from regard.scores.steps import Scale
-from regard.tensors import stretches
+from regard.tensors import is_autocast_on, stretches
 
 if TYPE_CHECKING:
     from regard.scores.combine import OnColumns, Scaled, Sum, WithBias
@@ -114,7 +114,7 @@ def expect_dims(queries: Tensor, keys: Tensor, query_dim: int, key_dim: int, own
 
 def project(inputs: Tensor, matrix: Tensor, owner: str) -> Tensor:
     """`inputs @ matrix`, where the matrix may have a heads axis: `(..., n, dim)` and `([heads,] dim, width)`."""
-    if inputs.dtype != matrix.dtype and not torch.is_autocast_enabled(inputs.device.type):
+    if inputs.dtype != matrix.dtype and not is_autocast_on(inputs.device.type):
         raise DtypeError(
             f"{owner} must have parameters of the inputs' dtype: got parameters in {matrix.dtype} and inputs in "
             f"{inputs.dtype}. Convert the score with .to({inputs.dtype}), or run under torch.autocast."

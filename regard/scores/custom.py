@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.errors import OptionError
 from regard.scores.base import Score
 from regard.scores.form import CustomForm, Form
+from regard.tensors import is_autocast_on
 
 
 class Custom(Score):
@@ -52,7 +53,7 @@ class Custom(Score):
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         function = self.function
         device = queries.device.type
-        if torch.is_autocast_enabled(device):
+        if is_autocast_on(device):
             # Engines turn autocast off around tiles; the user's own function keeps what was in force at the call.
             function = _under_autocast(function, device, torch.get_autocast_dtype(device))
         return CustomForm(queries, keys, function=function)

@@ -12,7 +12,7 @@ from regard.learned import keep_positive, shown
 from regard.scores.base import Score, same_dim
 from regard.scores.form import ChannelForm, ChannelFunction, DotForm, Form, SumForm
 from regard.tensors import stretches
-from regard.tracing import is_tracing
+from regard.tracing import is_hidden
 
 # ‖q‖² + ‖k‖², in squared bandwidths, up to which the folded form's rounding (eps times that) does no harm.
 FOLD_LIMIT = 64.0
@@ -90,7 +90,9 @@ def folded_where_safe(form: Form) -> Form:
 
 def fold_is_safe(queries: Tensor, keys: Tensor) -> bool:
     """Whether the dot form of the squared distance keeps its digits for these points."""
-    if is_tracing() or queries.dtype not in (torch.float32, torch.float64) or queries.numel() == 0 or keys.numel() == 0:
+    if is_hidden(queries) or queries.dtype not in (torch.float32, torch.float64):
+        return False
+    if queries.numel() == 0 or keys.numel() == 0:
         return False
     with torch.no_grad():
         largest = queries.square().sum(-1).amax() + keys.square().sum(-1).amax()

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.errors import OptionError
 from regard.learned import keep, shown
 from regard.tensors import broadcast_shapes
-from regard.tracing import is_tracing
+from regard.tracing import is_hidden, is_tracing
 from regard.weights.base import Fold, Peak, Statistics, Weights, masked, over_one_tile
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Entmax(Weights):
         return order.reshape(*order.shape, 1, 1)
 
     def _check_alpha(self) -> None:
-        if isinstance(self.alpha, Tensor) and is_tracing():
+        if isinstance(self.alpha, Tensor) and is_hidden(self.alpha):
             return
         # Plain numbers stay numbers, so that torch.compile can follow.
         numbers = self.alpha.detach().flatten().tolist() if isinstance(self.alpha, Tensor) else [self.alpha]

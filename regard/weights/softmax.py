@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.errors import OptionError
 from regard.learned import keep, keep_positive, shown
-from regard.tracing import is_tracing
+from regard.tracing import is_hidden
 from regard.weights.base import Statistics, Weights, masked
 from regard.weights.onepass import OnePass, shift
 
@@ -135,4 +135,4 @@ class Softmax(OnePass):
 def _is_nan(sink: float | Tensor) -> bool:
     if not isinstance(sink, Tensor):
         return math.isnan(sink)
-    return not is_tracing() and bool(sink.isnan().any())
+    return not is_hidden(sink) and bool(sink.isnan().any())
