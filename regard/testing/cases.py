@@ -274,7 +274,7 @@ class Case:
         size = self.size
         generator = torch.Generator().manual_seed(0)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1)
+            torch.default_generator.manual_seed(1)  # `torch.manual_seed` takes a traceback for each device
             score, rule = SCORES[self.score](size), RULES[self.rule]()
         mask = MASKS[self.mask](size)
         shapes = (
