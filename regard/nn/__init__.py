@@ -5,7 +5,7 @@ from regard.nn.cache import KeyValueCache, LayerCache
 from regard.nn.decoder import Decoder, DecoderLayer
 from regard.nn.encoder import Encoder, EncoderLayer
 from regard.nn.feed_forward import FeedForward
-from regard.nn.generation import Writer, Written, generate
+from regard.nn.generation import generate
 from regard.nn.layer import AttentionLayer
 from regard.nn.multi_head import MultiHeadAttention
 from regard.nn.positions import LearnedPositions, Rotary, SinusoidalPositions
@@ -14,6 +14,7 @@ from regard.nn.self_attention import SelfAttention
 from regard.nn.seq2seq import Seq2Seq
 from regard.nn.seq2seq_transformer import Seq2SeqTransformer
 from regard.nn.transformer import Transformer
+from regard.nn.writer import Writer, Written
 
 __all__ = [
     "Attention",

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.errors import ShapeError
 from regard.masks import Allowed, Mask
 from regard.nn.attention import Attention
-from regard.nn.generation import State, check_source
+from regard.nn.writer import State, check_source
 from regard.scores import Additive, Score
 from regard.weights import Weights
 

@@ -11,10 +11,10 @@ from regard.masks import Causal
 from regard.nn.cache import KeyValueCache
 from regard.nn.decoder import Decoder, DecoderLayer
 from regard.nn.encoder import EncoderLayer
-from regard.nn.generation import State, check_source
 from regard.nn.layer import AttentionLayer
 from regard.nn.positions import Rotary, SinusoidalPositions
 from regard.nn.transformer import Transformer
+from regard.nn.writer import State, check_source
 from regard.scores import Score
 from regard.weights import Weights
 
