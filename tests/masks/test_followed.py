@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from regard import Softmax, Sparsemax, TopK, attend
 from regard.errors import ShapeError
 from regard.masks import Allowed, Causal, Cover, GlobalKeys, KeyMask, Padding, PerHead, RandomKeys, Selected, Window
 from regard.masks.followed import Followed
@@ -58,3 +59,17 @@ def test_it_moves_with_its_mask():
     assert mask.to("cpu") is mask
     assert mask.to("meta").tensors()[0].device.type == "meta"
     assert mask.to("meta").added == 1
+
+
+@pytest.mark.parametrize("rule", [Softmax(), Sparsemax(), TopK(3)], ids=repr)
+@pytest.mark.parametrize("mask", [Causal(), Window(before=9, after=0), Padding([150, 201])], ids=repr)
+def test_tiles_pool_what_the_definition_does(mask, rule):
+    torch.manual_seed(0)
+    queries, keys, values = (torch.randn(2, n, 8, requires_grad=True) for n in (201, 203, 203))
+    found = []
+    for engine in ("reference", "tiled"):
+        output = attend(queries, keys, values, weights=rule, mask=Followed(mask, 2), engine=engine)
+        found.append([output, *torch.autograd.grad(output.square().sum(), (queries, keys, values))])
+    for wanted, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-4)
+    assert float(found[0][3][:, 201:].abs().amax()) > 0  # what follows is looked at
