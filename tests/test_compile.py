@@ -1,8 +1,7 @@
-"""torch.compile, torch.export and torch.func give the numbers of eager mode."""
+"""torch.compile gives the numbers of eager mode."""
 
 from __future__ import annotations
 
-import io
 import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +14,6 @@ from regard import (
     Additive,
     Alibi,
     Allowed,
-    Bias,
     Causal,
     Conic,
     Cosine,
@@ -50,8 +48,6 @@ from regard import (
 from regard.engines import Tiled
 from regard.errors import EngineRefusal, OptionError, ScoreError
 from regard.traced import lanes
-from regard.traced.lanes import attend_traced
-from regard.traced.operators import attend_operator, backward_operator
 
 HEADS, N_QUERIES, N_KEYS, DIM = 3, 13, 19, 4
 
@@ -351,150 +347,7 @@ def test_inductor_compiles_attention_into_its_graph():
     assert_same(results(compiled(function, backend="inductor"), three(), learned), wanted, rtol=1e-4, atol=1e-5)
 
 
-# Export -----------------------------------------------------------------------------------------------------------
-
-
-class Layer(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.score = Additive(DIM, DIM, 6)
-        self.rule = Entmax(parameter(1.5))
-        self.mask = Causal(align="end") & Padding(torch.tensor([12, 19]))
-
-    def forward(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return attend(queries, keys, values, score=self.score, weights=self.rule, mask=self.mask)
-
-
-@pytest.mark.filterwarnings("ignore:The given buffer is not writable")  # torch.export.load's own, in torch 2.10
-def test_an_exported_module_is_saved_loaded_and_run_at_another_size():
-    layer, tensors = Layer(), tuple(three())
-    n_queries = torch.export.Dim("n_queries", min=2, max=100)
-    program = torch.export.export(layer, tensors, dynamic_shapes=({2: n_queries}, None, None))
-    stored = io.BytesIO()
-    torch.export.save(program, stored)
-    stored.seek(0)
-    loaded = torch.export.load(stored).module()
-    for size in (N_QUERIES, 8):
-        tensors = tuple(three(size))
-        torch.testing.assert_close(loaded(*tensors), layer(*tensors))
-
-
-def test_export_by_way_of_the_compiler_works_too():
-    layer, tensors = Layer(), tuple(three())
-    program = torch.export.export(layer, tensors, strict=True)
-    torch.testing.assert_close(program.module()(*tensors), layer(*tensors))
-
-
-# The operators ----------------------------------------------------------------------------------------------------
-
-
-def operator_arguments(monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[Any, ...]:
-    """What `attend` gives the operator for these options."""
-    seen: list[tuple[Any, ...]] = []
-
-    def spy(*arguments: Any) -> tuple[Tensor, Tensor]:
-        seen.append(arguments)
-        return attend_operator(*arguments)  # type: ignore[no-any-return]
-
-    monkeypatch.setattr(lanes, "attend_operator", spy)
-    leaves = [each.requires_grad_() for each in three()]
-    given = {"score": Dot(), "weights": Softmax(), "mask": None, "dropout": 0.0, "engine": None, **options}
-    attend_traced(*leaves, **given)
-    values, tensors, *rest = seen[0]
-    leaves = [each.detach().requires_grad_(each.requires_grad) for each in (values, *tensors)]
-    return leaves[0], leaves[1:], *rest
-
-
-OPERATORS = {
-    "dot": {"score": SoftCap(Dot(), 5.0), "mask": Causal(align="end"), "engine": "tiled"},
-    "dot, by the definition": {"score": Gated(DIM, DIM), "mask": Padding(torch.tensor([3, 9]))},
-    "dot, by sdpa": {"mask": Causal(align="start"), "engine": "sdpa"},
-    "channel": {"score": Additive(DIM, DIM, 3), "weights": Entmax(parameter(1.5)), "engine": "tiled"},
-    "channel, with dropout": {"score": Laplacian(2.0), "weights": TopK(3), "engine": "tiled", "dropout": 0.1},
-}
-
-
-@pytest.mark.parametrize("options", OPERATORS.values(), ids=OPERATORS)
-def test_the_operators_pass_opcheck(options, monkeypatch):
-    arguments = operator_arguments(monkeypatch, **options)
-    torch.library.opcheck(attend_operator, arguments)
-    output, statistics = attend_operator(*arguments)
-    values, tensors, numbers, seed, text, _, _ = arguments
-    needed = [each.requires_grad for each in (values, *tensors)]
-    inputs = values.detach(), [each.detach() for each in tensors]
-    torch.library.opcheck(
-        backward_operator,
-        (torch.randn_like(output), output.detach(), statistics.detach(), *inputs, numbers, seed, text, needed),
-    )
-
-
-def test_the_operators_stop_at_first_derivatives(monkeypatch):
-    arguments = operator_arguments(monkeypatch, **OPERATORS["dot"])
-    output, _ = attend_operator(*arguments)
-    (first,) = torch.autograd.grad(output.square().sum(), arguments[0], create_graph=True)
-    with pytest.raises(EngineRefusal, match="first derivatives"):
-        first.sum().backward()
-
-
-def test_the_operators_run_under_vmap_entry_by_entry(monkeypatch):
-    values, tensors, *rest = operator_arguments(monkeypatch, **OPERATORS["dot"])
-    stacked = torch.stack([values, 2 * values]).detach()
-
-    def pooled(each: Tensor) -> Tensor:
-        return attend_operator(each, [tensor.detach() for tensor in tensors], *rest)[0].square().sum()  # type: ignore[no-any-return]
-
-    torch.testing.assert_close(torch.vmap(pooled)(stacked), torch.stack([pooled(each) for each in stacked]))
-
-
-# torch.func -------------------------------------------------------------------------------------------------------
-
-TRANSFORMED: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "causal": {"mask": Causal(align="end")},
-    "Entmax": {"weights": Entmax(1.5), "mask": GlobalKeys([1, -1]) | RandomKeys(3, seed=0)},
-    "TopK": {"weights": TopK(3)},
-    "OneHot": {"weights": OneHot()},
-    "Gaussian": {"score": Gaussian(2.0)},
-    "Custom": {"score": Custom(lambda q, k: q @ k.mT)},
-    "Bias": {"score": ScaledDot() + Bias(torch.rand(1, N_KEYS)), "mask": Padding(7)},
-}
-
-
-@pytest.mark.parametrize("options", TRANSFORMED.values(), ids=TRANSFORMED)
-def test_vmap_maps_over_queries_keys_and_values(options):
-    queries, keys, values = three()
-    wanted = attend(queries, keys, values, **options)
-    torch.testing.assert_close(torch.vmap(lambda *each: attend(*each, **options))(queries, keys, values), wanted)
-    # Over the heads of queries alone.
-    over_heads = torch.vmap(lambda each: attend(each, keys[:, 0], values[:, 0], **options), in_dims=1, out_dims=1)
-    torch.testing.assert_close(over_heads(queries), attend(queries, keys[:, :1], values[:, :1], **options))
-
-
-@pytest.mark.parametrize("options", TRANSFORMED.values(), ids=TRANSFORMED)
-def test_func_grad_has_the_gradients_of_eager_mode(options):
-    tensors = three()
-
-    def loss(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return attend(queries, keys, values, **options).square().sum()
-
-    wanted = results(lambda *each: attend(*each, **options), tensors, [])[1:]
-    assert_same(list(torch.func.grad(loss, argnums=(0, 1, 2))(*tensors)), wanted)
-    for_each = torch.vmap(torch.func.grad(loss, argnums=(0, 1, 2)))(*tensors)
-    assert_same(list(for_each), wanted)
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch.func's own
-def test_jacobians_and_hessians():
-    queries, keys, values = (each[0, 0].double() for each in three())
-    jacobian = torch.func.jacrev(lambda each: attend(queries, keys, each))(values)  # (queries, dims, keys, dims)
-    alpha = (queries @ keys.T / DIM**0.5).softmax(-1)
-    torch.testing.assert_close(jacobian, torch.einsum("qk,vw->qvkw", alpha, torch.eye(5, dtype=torch.float64)))
-
-    def loss(each: Tensor) -> Tensor:
-        return attend(each, keys, values, mask=Causal(align="end")).square().sum()
-
-    wanted = torch.autograd.functional.hessian(loss, queries)
-    torch.testing.assert_close(torch.func.hessian(loss)(queries), wanted)
+# Transforms -------------------------------------------------------------------------------------------------------
 
 
 def test_transforms_that_are_compiled():
@@ -506,22 +359,3 @@ def test_transforms_that_are_compiled():
     torch.testing.assert_close(compiled(torch.vmap(function))(*tensors), function(*tensors))
     gradient = torch.func.grad(lambda *each: function(*each).sum())
     torch.testing.assert_close(compiled(gradient)(*tensors), gradient(*tensors))
-
-
-def test_dropout_under_vmap_must_be_told_what_is_random():
-    def function(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return attend(queries, keys, values, dropout=0.5)
-
-    queries, keys, values = three()
-    with pytest.raises(RuntimeError, match="randomness"):
-        torch.vmap(function)(queries, keys, values)
-    same = [queries[:1].expand(2, -1, -1, -1), keys[:1].expand(2, -1, -1, -1), values[:1].expand(2, -1, -1, -1)]
-    first, second = torch.vmap(function, randomness="same")(*same)
-    torch.testing.assert_close(first, second)
-    first, second = torch.vmap(function, randomness="different")(*same)
-    assert not torch.allclose(first, second)
-
-
-def test_transforms_take_the_definition_alone():
-    with pytest.raises(EngineRefusal, match="'reference' inside a transform"):
-        torch.vmap(lambda *each: attend(*each, engine="tiled"))(*three())

@@ -1,0 +1,81 @@
+"""The operators that a traced call becomes keep torch's rules for operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard import Additive, Causal, Dot, Entmax, Gated, Laplacian, Padding, SoftCap, Softmax, TopK
+from regard.errors import EngineRefusal
+from regard.traced import lanes
+from regard.traced.lanes import attend_traced
+from regard.traced.operators import attend_operator, backward_operator
+
+HEADS, N_QUERIES, N_KEYS, DIM = 3, 13, 19, 4
+
+
+def three() -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = (2, HEADS, N_QUERIES, DIM), (2, HEADS, N_KEYS, DIM), (2, HEADS, N_KEYS, 5)
+    return [torch.randn(shape, generator=generator) for shape in shapes]
+
+
+def operator_arguments(monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[Any, ...]:
+    """What `attend` gives the operator for these options."""
+    seen: list[tuple[Any, ...]] = []
+
+    def spy(*arguments: Any) -> tuple[Tensor, Tensor]:
+        seen.append(arguments)
+        return attend_operator(*arguments)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(lanes, "attend_operator", spy)
+    leaves = [each.requires_grad_() for each in three()]
+    given = {"score": Dot(), "weights": Softmax(), "mask": None, "dropout": 0.0, "engine": None, **options}
+    attend_traced(*leaves, **given)
+    values, tensors, *rest = seen[0]
+    leaves = [each.detach().requires_grad_(each.requires_grad) for each in (values, *tensors)]
+    return leaves[0], leaves[1:], *rest
+
+
+OPERATORS = {
+    "dot": {"score": SoftCap(Dot(), 5.0), "mask": Causal(align="end"), "engine": "tiled"},
+    "dot, by the definition": {"score": Gated(DIM, DIM), "mask": Padding(torch.tensor([3, 9]))},
+    "dot, by sdpa": {"mask": Causal(align="start"), "engine": "sdpa"},
+    "channel": {"score": Additive(DIM, DIM, 3), "weights": Entmax(nn.Parameter(torch.tensor(1.5))), "engine": "tiled"},
+    "channel, with dropout": {"score": Laplacian(2.0), "weights": TopK(3), "engine": "tiled", "dropout": 0.1},
+}
+
+
+@pytest.mark.parametrize("options", OPERATORS.values(), ids=OPERATORS)
+def test_the_operators_pass_opcheck(options, monkeypatch):
+    arguments = operator_arguments(monkeypatch, **options)
+    torch.library.opcheck(attend_operator, arguments)
+    output, statistics = attend_operator(*arguments)
+    values, tensors, numbers, seed, text, _, _ = arguments
+    needed = [each.requires_grad for each in (values, *tensors)]
+    inputs = values.detach(), [each.detach() for each in tensors]
+    torch.library.opcheck(
+        backward_operator,
+        (torch.randn_like(output), output.detach(), statistics.detach(), *inputs, numbers, seed, text, needed),
+    )
+
+
+def test_the_operators_stop_at_first_derivatives(monkeypatch):
+    arguments = operator_arguments(monkeypatch, **OPERATORS["dot"])
+    output, _ = attend_operator(*arguments)
+    (first,) = torch.autograd.grad(output.square().sum(), arguments[0], create_graph=True)
+    with pytest.raises(EngineRefusal, match="first derivatives"):
+        first.sum().backward()
+
+
+def test_the_operators_run_under_vmap_entry_by_entry(monkeypatch):
+    values, tensors, *rest = operator_arguments(monkeypatch, **OPERATORS["dot"])
+    stacked = torch.stack([values, 2 * values]).detach()
+
+    def pooled(each: Tensor) -> Tensor:
+        return attend_operator(each, [tensor.detach() for tensor in tensors], *rest)[0].square().sum()  # type: ignore[no-any-return]
+
+    torch.testing.assert_close(torch.vmap(pooled)(stacked), torch.stack([pooled(each) for each in stacked]))
