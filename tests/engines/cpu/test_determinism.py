@@ -46,7 +46,7 @@ def test_repeats_give_the_same_bits(case, two_threads):
     inputs = [queries, keys, values, *learned]
 
     def call():
-        torch.manual_seed(1)
+        torch.default_generator.manual_seed(1)  # cheaper than of all devices
         output = attend(queries, keys[:, 1:], values[:, 1:], engine=KERNELS, **options)
         return [output, *torch.autograd.grad(output.square().sum(), inputs)]
 

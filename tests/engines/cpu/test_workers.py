@@ -1,13 +1,11 @@
-"""The pool of threads: what it promises to calls, to torch, to Ctrl-C and to forked children."""
+"""The pool of threads: what it promises to calls and to torch."""
 
 import gc
-import os
 import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from textwrap import dedent
 
 import pytest
 import torch
@@ -15,7 +13,7 @@ import torch
 pytest.importorskip("numba")
 
 from regard import Additive, Entmax, Gated, TopK, attend
-from regard.engines.cpu import blas, lists, spans, workers
+from regard.engines.cpu import blas, workers
 from regard.engines.tiled import Tiled
 
 KERNELS = Tiled(kernels=True)
@@ -226,239 +224,6 @@ def test_large_scratch_is_not_kept(monkeypatch):
     assert "larger" not in kept
 
 
-# Many calls at once ---------------------------------------------------------------------------------------------------
-
-
-def test_concurrent_calls_give_the_bits_of_serial_ones(two_threads):
-    torch.manual_seed(0)
-    kinds = [
-        {},
-        {"score": Gated(16, 16)},
-        {"score": Additive(16, 16, 8)},
-        {"weights": Entmax(1.5)},
-        {"weights": TopK(5)},
-    ]
-    inputs = torch.randn(3, 3, 300, 16)
-
-    def call(place):
-        q, k, v = (each.clone().requires_grad_() for each in inputs + place % 4)
-        output = attend(q, k, v, engine=KERNELS, **kinds[place % len(kinds)])
-        return [output.detach(), *torch.autograd.grad(output.square().sum(), (q, k, v))]
-
-    serial = [call(place) for place in range(20)]
-    with ThreadPoolExecutor(8) as threads:
-        futures = [threads.submit(call, place % 20) for place in range(100)]
-        for place, future in enumerate(futures):
-            for one, other in zip(future.result(PATIENCE), serial[place % 20], strict=True):
-                assert torch.equal(one, other)
-
-
-# Ctrl-C ---------------------------------------------------------------------------------------------------------------
-
-INTERRUPTED = """
-import os, signal, sys, threading, time
-import torch
-from regard import Additive, Entmax, TopK, attend, weigh
-from regard.engines.tiled import Tiled
-
-torch.set_num_threads(2)
-torch.manual_seed(0)
-KERNELS = Tiled(kernels=True)
-
-def inputs(n, heads=1):
-    return [torch.randn(heads, n, 64, requires_grad=True) for _ in range(3)]
-
-def forward(n, heads, **options):
-    tensors = inputs(n, heads)
-    return lambda: attend(*tensors, engine=KERNELS, **options)
-
-def backward(n, heads, **options):
-    output = attend(*inputs(n, heads), engine=KERNELS, **options)
-    return lambda: output.backward(torch.ones_like(output), retain_graph=True)
-
-def view(n, heads, **options):
-    with torch.no_grad():
-        tensors = inputs(n, heads)
-        return lambda: weigh(*tensors, engine=KERNELS, **options).collect(top=4, received=True)
-
-def check(**options):
-    q, k, v = inputs(200, 2)
-    results = []
-    for engine in (KERNELS, Tiled(kernels=False)):
-        output = attend(q, k, v, engine=engine, **options)
-        results.append([output, *torch.autograd.grad(output.square().sum(), (q, k, v))])
-    for one, other in zip(*results):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
-
-def interrupt(work):
-    '''Seconds from the signal to the exception.'''
-    sent = []
-    def send():
-        sent.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-    timer = threading.Timer(0.15, send)
-    timer.start()
-    try:
-        while not sent or time.monotonic() < sent[0] + 30:
-            work()
-    except KeyboardInterrupt:
-        return time.monotonic() - sent[0]
-    finally:
-        timer.cancel()
-    raise AssertionError("it was not interrupted")
-
-KINDS = {
-    "dot": (8192, {}),
-    "additive": (4096, {"score": Additive(64, 64, 64)}),
-    "entmax": (8192, {"weights": Entmax(1.5)}),
-    "top": (8192, {"weights": TopK(32)}),
-}
-for name in sys.argv[1:] or os.environ["KINDS"].split():
-    n, options = KINDS[name]
-    check(**options)
-    works = [forward(n, 64, **options), backward(n, 2, **options)]
-    if name == "dot":
-        works.append(view(n, 64))
-    for work in works:
-        # Others may have the cores: one of a few tries shows that nothing is in the way.
-        tries = []
-        while not tries or (tries[-1] > 1 and len(tries) < 4):
-            tries.append(interrupt(work))
-        assert tries[-1] <= 1, (name, work, tries)
-        check(**options)
-"""
-
-
-@pytest.mark.parametrize("kinds", ["dot additive", "entmax top"])
-def test_ctrl_c_is_heard_within_a_second_and_the_next_call_is_right(child, kinds):
-    child(INTERRUPTED, KINDS=kinds)
-
-
-# Forks and other processes --------------------------------------------------------------------------------------------
-
-# Torch's own threads do not survive a fork: a child must have one thread, as torch's DataLoader sees to.
-# Python 3.12 warns of every fork of a process with threads.
-QUIET = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-
-CALLED = """
-import multiprocessing, os, signal, sys
-import torch
-from regard import Additive, Entmax, attend
-from regard.engines.tiled import Tiled
-
-signal.alarm(80)  # a child that hangs ends, too
-
-def call(seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    q, k, v = (torch.randn(2, 300, 16, generator=generator, requires_grad=True) for _ in range(3))
-    output = attend(q, k, v, engine=Tiled(kernels=True), weights=Entmax(1.5))
-    return torch.cat([output.detach(), *torch.autograd.grad(output.square().sum(), (q, k, v))])
-
-def alone(seed):
-    torch.set_num_threads(1)
-    return call(seed).tolist()
-
-class Calls(torch.utils.data.Dataset):
-    def __len__(self):
-        return 6
-    def __getitem__(self, place):
-        return call(place)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_forked_children_start_threads_of_their_own(child):
-    code = """
-    torch.set_num_threads(2)
-    from regard.engines.cpu import workers
-    expected = call()
-    for _ in range(3):
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                assert not workers._pools
-                assert len({name for name in workers.run([os.getpid] * 4)}) == 1 and workers._pools
-                torch.set_num_threads(1)
-                assert torch.equal(call(), expected)
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitpid(pid, 0)[1] == 0
-        assert torch.equal(call(), expected)
-    """
-    child(CALLED + dedent(code), **QUIET)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_data_loader_may_attend(child):
-    code = """
-    torch.set_num_threads(2)
-    expected = torch.stack([call(place) for place in range(6)])
-    loader = torch.utils.data.DataLoader(Calls(), batch_size=2, num_workers=2, multiprocessing_context="fork")
-    for _ in range(2):
-        assert torch.equal(torch.cat(list(loader)), expected)
-    assert torch.equal(call(), expected[0])
-    """
-    child(CALLED + dedent(code), **QUIET)
-
-
-def test_other_processes_give_the_same_numbers(child):
-    code = """
-    if __name__ == "__main__":
-        torch.set_num_threads(2)
-        expected = [call(seed).tolist() for seed in range(4)]
-        for method in {"fork", "spawn"} & set(multiprocessing.get_all_start_methods()):
-            with multiprocessing.get_context(method).Pool(2) as pool:
-                assert pool.map(alone, range(4)) == expected
-    """
-    child(CALLED + dedent(code), **QUIET)
-
-
-def test_a_call_while_the_interpreter_ends_goes_on_alone(child):
-    code = """
-    import atexit
-    torch.set_num_threads(2)
-    expected = call()
-    atexit.register(lambda: print(torch.equal(call(), expected)))
-    """
-    assert child(CALLED + dedent(code)) == "True\n"
-
-
-@pytest.mark.parametrize(
-    ("n_queries", "n_keys", "dim"), [(1, 1_000_000, 64), (512, 50_000, 64), (300, 2_000, 4096), (256, 600, 16384)]
-)
-def test_no_compiled_call_takes_long(monkeypatch, n_queries, n_keys, dim):
-    """Ctrl-C is heard between calls: by multiply-adds, of which a core does some 4e10 a second, not by a clock."""
-    work, read = [], []
-
-    def pool_span(*arguments):
-        n_columns, pooled = arguments[10], arguments[-3]
-        work.append(len(pooled) * n_columns * 2 * dim)
-        read.append(n_columns * 2 * dim)
-        return 0.0
-
-    monkeypatch.setattr(spans, "pool_span", pool_span)
-    keys = torch.zeros(1, dim).expand(n_keys, dim)
-    attend(torch.zeros(n_queries, dim), keys, keys, engine=KERNELS)
-    assert sum(work) == n_queries * n_keys * 2 * dim
-    assert max(work) <= 3e9
-    assert max(read) <= 1e8  # numbers that come from memory
-
-
-def test_long_lists_are_cut(monkeypatch):
-    torch.manual_seed(0)
-    q, k, v = (torch.randn(2, 60, 16, requires_grad=True) for _ in range(3))
-
-    def call(pairs):
-        monkeypatch.setattr(lists, "BLOCK_PAIRS", pairs)
-        output = attend(q, k, v, engine=KERNELS, weights=TopK(40))
-        return [output, *torch.autograd.grad(output.square().sum(), (q, k, v))]
-
-    for one, other in zip(call(4), call(1 << 18), strict=True):  # 7 keys at a time
-        torch.testing.assert_close(one, other)
-
-
 def test_short_work_stays_with_the_caller(monkeypatch, two_threads):
     monkeypatch.setattr(workers, "LEAST_SECONDS", 1.0)
     monkeypatch.setattr(workers, "LEAST_TASK_SECONDS", 0.1)
@@ -497,3 +262,27 @@ def test_the_caller_has_its_cores_back(two_threads):
             assert set_mkl(own) == own
         finally:
             set_mkl(original)
+
+
+def test_concurrent_calls_give_the_bits_of_serial_ones(two_threads):
+    torch.manual_seed(0)
+    kinds = [
+        {},
+        {"score": Gated(16, 16)},
+        {"score": Additive(16, 16, 8)},
+        {"weights": Entmax(1.5)},
+        {"weights": TopK(5)},
+    ]
+    inputs = torch.randn(3, 3, 300, 16)
+
+    def call(place):
+        q, k, v = (each.clone().requires_grad_() for each in inputs + place % 4)
+        output = attend(q, k, v, engine=KERNELS, **kinds[place % len(kinds)])
+        return [output.detach(), *torch.autograd.grad(output.square().sum(), (q, k, v))]
+
+    serial = [call(place) for place in range(20)]
+    with ThreadPoolExecutor(8) as threads:
+        futures = [threads.submit(call, place % 20) for place in range(100)]
+        for place, future in enumerate(futures):
+            for one, other in zip(future.result(PATIENCE), serial[place % 20], strict=True):
+                assert torch.equal(one, other)
