@@ -12,8 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from regard.engines.cpu import spans, workers
-from regard.engines.cpu.blas import sgemm_address
-from regard.engines.cpu.channel import channel_gradients, channel_scores, prepare_queries
+from regard.engines.cpu.products import products_of, step_of
 from regard.engines.cpu.programs import Entry, Program, pick
 from regard.engines.cpu.ways import (
     NO_BOUNDS,
@@ -27,7 +26,6 @@ from regard.engines.cpu.ways import (
     dropout_arguments,
     pairs_of,
     place,
-    scaled_left,
 )
 from regard.masks import Cover
 from regard.problem import AttentionProblem
@@ -47,6 +45,8 @@ MOST_COLUMNS = 1 << 13  # of a tile with few rows: one row of it fits the first-
 CALL_PAIRS = 14 << 20
 FEWEST_ROWS = 32
 CHANNEL_ELEMENTS = 1 << 19  # rows times channels of a block of channel scores
+
+_NONE = np.zeros((0, 0), np.float32)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Tiles:
 
     def widest(self, program: Program, entry: Entry, rows: range) -> int:
         """The most columns that a tile of scores has."""
-        step = _step(program, entry)
+        step = step_of(program, entry)
         return self.width(rows) if step == 1 else self._widest(rows, step)
 
     def _widest(self, rows: range, step: int) -> int:
@@ -178,25 +178,18 @@ class Tiles:
         return None if mask is None else mask.bounds(grid.rows, grid)
 
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
-        products = _products(program, entry, rows)
+        products = products_of(program, entry, rows)
         by_row, dropout = by_row_of(entry, rows), dropout_arguments(program, entry, rows)
         least = 0.0
         for span in self.spans(rows, part, products.step):
             workers.check_stopped()
             lowest = spans.pool_span(
-                sgemm_address(),
-                *products.places,
+                *products.arguments,
                 *place(entry.values),
                 products.tile(span.columns, self.height, self.width(rows)),
                 span.columns.start,
                 len(span.columns),
-                entry.codes,
-                by_row,
-                entry.by_column,
-                entry.numbers,
-                pairs_of(entry, rows, span.columns),
-                entry.table,
-                *self._mask(entry, rows, span),
+                *self._steps(entry, rows, span, by_row),
                 program.rule,
                 *dropout,
                 sums.peaks,
@@ -209,7 +202,7 @@ class Tiles:
         return least
 
     def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
-        products = _products(program, entry, rows)
+        products = products_of(program, entry, rows)
         n_steps, width = len(entry.codes), self.width(rows)
         by_row, dropout = by_row_of(entry, rows), dropout_arguments(program, entry, rows)
         to_by_row, to_left = np.zeros((n_steps, len(rows)), np.float32), sums.left[rows.start : rows.stop]
@@ -220,8 +213,7 @@ class Tiles:
             tile = products.tile(span.columns, self.height, width)
             second = workers.scratch("second", *tile.shape)
             spans.differentiate_span(
-                sgemm_address(),
-                *products.places,
+                *products.arguments,
                 np.float32(program.scale),
                 *place(entry.values),
                 *place(facts.gradient),
@@ -230,13 +222,7 @@ class Tiles:
                 second,
                 span.columns.start,
                 len(span.columns),
-                entry.codes,
-                by_row,
-                entry.by_column,
-                entry.numbers,
-                pairs_of(entry, rows, span.columns),
-                entry.table,
-                *self._mask(entry, rows, span),
+                *self._steps(entry, rows, span, by_row),
                 program.rule,
                 entry.alpha,
                 facts.offsets,
@@ -256,7 +242,7 @@ class Tiles:
 
     def tiles(self, program: Program, entry: Entry, rows: range) -> Iterator[LiveSpan]:
         """The spans of a block, none wider than a tile."""
-        step = _step(program, entry)
+        step = step_of(program, entry)
         width = max(self.width(rows) // step, 1) * step
         for span in self.spans(rows, step=step):
             for piece in cut(span.columns, width):
@@ -264,19 +250,12 @@ class Tiles:
 
     def scores(self, program: Program, entry: Entry, rows: range, span: LiveSpan) -> Any:
         """The scores of a span, −inf where not allowed, on scratch that the next call overwrites."""
-        products = _products(program, entry, rows)
+        products = products_of(program, entry, rows)
         tile = products.whole(span.columns)
         spans.score_span(
-            sgemm_address(),
-            *products.places,
+            *products.arguments,
             span.columns.start,
-            entry.codes,
-            by_row_of(entry, rows),
-            entry.by_column,
-            entry.numbers,
-            pairs_of(entry, rows, span.columns),
-            entry.table,
-            *self._mask(entry, rows, span),
+            *self._steps(entry, rows, span, by_row_of(entry, rows)),
             tile,
         )
         return tile
@@ -313,26 +292,25 @@ class Tiles:
 
     def _score_arguments(self, program: Program, entry: Entry, rows: range) -> Iterator[tuple[range, tuple[Any, ...]]]:
         """The spans of a block, with what the kernels need to compute their scores tile by tile."""
-        products, by_row = _products(program, entry, rows), by_row_of(entry, rows)
+        products, by_row = products_of(program, entry, rows), by_row_of(entry, rows)
         for span in self.spans(rows, step=products.step):
             workers.check_stopped()
             yield (
                 span.columns,
                 (
-                    sgemm_address(),
-                    *products.places,
+                    *products.arguments,
                     products.tile(span.columns, self.height, self.width(rows)),
                     span.columns.start,
                     len(span.columns),
-                    entry.codes,
-                    by_row,
-                    entry.by_column,
-                    entry.numbers,
-                    pairs_of(entry, rows, span.columns),
-                    entry.table,
-                    *self._mask(entry, rows, span),
+                    *self._steps(entry, rows, span, by_row),
                 ),
             )
+
+    def _steps(self, entry: Entry, rows: range, span: LiveSpan, by_row: Any) -> tuple[Any, ...]:
+        """What the kernels make scores of raw ones with: the steps, their numbers and the mask."""
+        pairs = pairs_of(entry, rows, span.columns)
+        steps = entry.codes, by_row, entry.by_column, entry.numbers, pairs, entry.table
+        return *steps, *self._mask(entry, rows, span)
 
     def _mask(self, entry: Entry, rows: range, span: LiveSpan) -> tuple[Any, Any, Any]:
         """(first, stop, allowed) for the kernels: empty where every pair of the span is allowed."""
@@ -346,78 +324,3 @@ class Tiles:
         tile = self._answers.get((rows, span.columns), lambda: mask.tile(rows, span.columns, grid))
         allowed = pick(tile.expand(*tile.shape[:-2], len(rows), len(span.columns)), entry.index, 2)
         return NO_BOUNDS, NO_BOUNDS, allowed.contiguous().numpy()
-
-
-_NONE = np.zeros((0, 0), np.float32)
-
-
-class _Products:
-    """The raw scores of a block, before steps: dot products, which the compiled loop does itself."""
-
-    step = 1
-
-    def __init__(self, program: Program, entry: Entry, rows: range) -> None:
-        self.n_rows = len(rows)
-        self.left = scaled_left(program, entry, rows)  # kept, since its address alone is handed on
-        self.places = (*place(self.left), *place(entry.right), self.left.shape[1])
-
-    def tile(self, columns: range, height: int, width: int) -> Any:
-        """Scratch for the loop, which cuts rows and columns by it."""
-        return workers.scratch("tile", min(self.n_rows, height), width)
-
-    def whole(self, columns: range) -> Any:
-        """Scratch for all rows and columns at once."""
-        return workers.scratch("tile", self.n_rows, len(columns))
-
-    def differentiate(self, columns: range, change: Any, to_left: Any, sums: KeySums) -> None:
-        """Nothing is left to do."""
-
-
-class _ChannelProducts:
-    """The raw scores of a block, before steps: sums over channels, which come before the compiled loop."""
-
-    def __init__(self, program: Program, entry: Entry, rows: range) -> None:
-        assert program.channel is not None
-        self.n_rows, self.weight, self.scale = len(rows), entry.weight, program.channel.scale
-        self.branch, smallest, self.keys = entry.packed
-        self.step = self.keys.shape[-1]
-        left = entry.left[rows.start : rows.stop].contiguous().numpy()
-        self.queries = prepare_queries(left, smallest, self.weight, self.branch)
-        self.places = (0, 0, 0, 0, -1)  # no products
-
-    def tile(self, columns: range, height: int, width: int) -> Any:
-        """The scores of some columns."""
-        return self.whole(columns)
-
-    def whole(self, columns: range) -> Any:
-        """The scores of some columns."""
-        scores = workers.scratch("tile", self.n_rows, len(columns))
-        channel_scores(self.queries, self._keys(columns), self.weight, self.scale, self.branch, scores)
-        return scores
-
-    def differentiate(self, columns: range, change: Any, to_left: Any, sums: KeySums) -> None:
-        """Add the gradients of queries, keys and weights of channels."""
-        to_right = sums.right[columns.start : columns.stop]
-        channel_gradients(
-            self.queries,
-            self._keys(columns),
-            self.weight,
-            self.scale,
-            self.branch,
-            change,
-            to_left,
-            to_right,
-            sums.weight,
-        )
-
-    def _keys(self, columns: range) -> Any:
-        return self.keys[columns.start // self.step : -(-columns.stop // self.step)]
-
-
-def _step(program: Program, entry: Entry) -> int:
-    """How many keys come together: those of channel scores come in blocks."""
-    return 1 if program.channel is None else int(entry.packed[2].shape[-1])
-
-
-def _products(program: Program, entry: Entry, rows: range) -> _Products | _ChannelProducts:
-    return _Products(program, entry, rows) if program.channel is None else _ChannelProducts(program, entry, rows)
