@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import typer
 
 from regard.cli.console import log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
+from regard.cli.standard_input import standard_text
 from regard.errors import CheckpointError, OptionError
 
 if TYPE_CHECKING:
@@ -26,7 +28,10 @@ FORMATS = ("png", "svg", "pdf", "html", "json")
 
 
 def pronounce(
-    words: Annotated[list[str], typer.Argument(help="English words.", show_default=False)],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(help="English words; from standard input if left out.", show_default=False),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help=f"Save the alignment to a file: {', '.join(FORMATS)}.", show_default=False),
@@ -36,7 +41,8 @@ def pronounce(
         typer.Option(help="A model that examples/pronounce/train.py wrote; regard's own if left out."),
     ] = None,
 ) -> None:
-    """Say English words in phonemes, and show the letters that each sound looked at."""
+    """Say English words in phonemes (ARPAbet: SH as in she), and show the letters that each sound looked at."""
+    words = words if words and words != ["-"] else _standard_words()
     if output is not None and extension_of(output, FORMATS) not in ("html", "json") and len(words) > 1:
         raise typer.BadParameter(
             f"a picture is of one word: got {len(words)}. Save them as .html or .json, or one at a time."
@@ -48,6 +54,13 @@ def pronounce(
     else:
         with saving(output):
             _save(said, output)
+
+
+def _standard_words() -> list[str]:
+    words = [] if sys.stdin.isatty() else standard_text().split()
+    if not words:
+        raise typer.BadParameter("name a word, or write words to standard input.", param_hint="WORDS")
+    return words
 
 
 def _load(model: Path | None) -> Pronouncer:
@@ -84,18 +97,28 @@ def _print(said: Sequence[Pronunciation]) -> None:
             out.print(f"{each.word}  (the model says nothing)", style="bold", markup=False, soft_wrap=True)
             continue
         out.print(f"{each.word}  {each}", style="bold", markup=False, soft_wrap=True)
-        out.print("rows are sounds, columns are letters", style="dim")
+        out.print(f"{_read(each)}; rows are sounds, columns are letters", style="dim", markup=False)
         picture = draw_matrix(each.alignment, each.phonemes, list(each.letters), width=width, colour=colour)
         out.print(picture, soft_wrap=True)
-        if note := _note(each):
-            out.print(note, style="dim")
+        if beyond := _beyond(each):
+            out.print(beyond, style="dim")
 
 
-def _note(said: Pronunciation) -> str:
+def _read(said: Pronunciation) -> str:
+    """How sure the model is, and of what."""
+    of = "" if said.letters == said.word.lower() else f" of {said.letters}"
+    return f"{said.certainty:.2f} sure{of}, where 0.9 is the most"
+
+
+def _beyond(said: Pronunciation) -> str:
     """Where the rest of a sound's weight is, if the letters do not have all of it."""
     beyond = (1 - said.alignment.sum(-1)).tolist()
     sound, share = max(zip(said.phonemes, beyond, strict=True), key=lambda pair: pair[1])
-    return f"the rest looks at the end of the word: of {sound} {share:.0%}" if share >= 0.005 else ""
+    return f"{sound} also looks at the end of the word, with {share:.0%}" if share >= 0.005 else ""
+
+
+def _note(said: Pronunciation) -> str:
+    return "; ".join(part for part in (_read(said), _beyond(said)) if part)
 
 
 def _save(said: Sequence[Pronunciation], output: Path) -> None:
@@ -123,6 +146,7 @@ def _save(said: Sequence[Pronunciation], output: Path) -> None:
                     "letters": each.letters,
                     "phonemes": each.phonemes,
                     "probability": each.probability,
+                    "certainty": each.certainty,
                     "alignment": each.alignment.tolist(),
                 }
                 for each in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +36,18 @@ LONGEST_SOUND = 80  # phonemes
 
 @dataclass(frozen=True)
 class Pronunciation:
-    """How a word is said."""
+    """How a word is said, in the phonemes of ARPAbet: AH as in *a*bout, EH as in b*e*d, SH as in *sh*e."""
 
     word: str
     letters: str  # the word as the model read it: in lower case, without accents
     phonemes: list[str]
     probability: float  # as the model gives it: trained on smoothed labels, it is never sure
     alignment: Tensor  # (phonemes, letters): how much of a sound's look went to each letter
+
+    @property
+    def certainty(self) -> float:
+        """The probability of a sound on average (their geometric mean, the end's among them): 0.9 is quite sure."""
+        return math.pow(self.probability, 1 / (len(self.phonemes) + 1))
 
     def __str__(self) -> str:
         return " ".join(self.phonemes)
@@ -78,8 +84,11 @@ class Pronouncer:
 
         Example:
             >>> from regard.text import Pronouncer
-            >>> print(*Pronouncer.load().say("attention"))  # doctest: +SKIP
+            >>> said = Pronouncer.load().say("attention")[0]
+            >>> print(said)
             AH T EH N SH AH N
+            >>> "attention"[int(said.alignment[4].argmax())]  # what SH looked at
+            't'
         """
         given = [words] if isinstance(words, str) else list(words)
         letters = [plain_letters(word) for word in given]

@@ -47,15 +47,29 @@ def test_a_word_is_said_with_its_alignment(model: str) -> None:
     assert "rows are queries, columns are keys" in plain(result.stdout)
 
 
+def test_words_come_from_standard_input_too(model: str) -> None:
+    for arguments in ((), ("-",)):
+        result = CliRunner().invoke(app, ["pronounce", "--model", model, *arguments], input="cat\n dog\n")
+        assert result.stdout.startswith("cat  ")
+        assert "\ndog  " in result.stdout
+
+
+def test_how_sure_the_model_is_and_what_it_read_is_said(model: str) -> None:
+    (said,) = Pronouncer.load(model).say("Café")
+    assert said.certainty == pytest.approx(said.probability ** (1 / (len(said.phonemes) + 1)))
+    assert f"{said.certainty:.2f} sure of cafe, where 0.9 is the most" in pronounce("Café", "--model", model).stdout
+    assert "sure, where" in pronounce("Cafe", "--model", model).stdout
+
+
 def test_what_no_letter_has_is_said(model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     looks = torch.tensor([[0.75, 0.0], [0.0, 1.0]])
     monkeypatch.setattr(Pronouncer, "say", lambda self, words: [Pronunciation("ox", "ox", ["AA", "S"], 0.5, looks)])
-    said = "the rest looks at the end of the word: of AA 25%"
+    said = "AA also looks at the end of the word, with 25%"
     assert said in pronounce("ox", "--model", model).stdout
     pronounce("ox", "--model", model, "-o", str(tmp_path / "a.html"))
     assert said in (tmp_path / "a.html").read_text(encoding="utf-8")
     looks[0, 1] = 0.25
-    assert "the rest" not in pronounce("ox", "--model", model).stdout
+    assert "the end of the word" not in pronounce("ox", "--model", model).stdout
 
 
 def test_several_words_are_said_one_after_another(model: str) -> None:
@@ -94,7 +108,7 @@ def test_mistakes_are_said_in_a_line(model: str, tmp_path: Path) -> None:
         (("cat", "--model", "nowhere.safetensors"), 1, "there is none at nowhere.safetensors"),
         (("cat", "--model", str(other)), 1, "other.safetensors is no safetensors file"),
         (("cat", "--model", model, "-o", "a.txt"), 2, "--output must end in one of .png"),
-        ((), 2, "Missing argument"),
+        ((), 2, "name a word"),
     ]:
         result = pronounce(*arguments)
         assert (result.exit_code, result.stdout) == (code, ""), arguments
