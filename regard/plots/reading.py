@@ -102,9 +102,11 @@ def pooling_notes(size: tuple[int, int], drawn: tuple[int, ...]) -> list[str]:
     """What has to be said of a picture that has fewer cells than there are weights."""
     if size == drawn:
         return []
+    from regard.drawing import ratio
+
     (n_queries, n_keys), (height, width) = size, drawn
     return [
-        f"each cell is the largest of about {_ratio(n_queries, height)} × {_ratio(n_keys, width)} weights, of "
+        f"each cell is the largest of about {ratio(n_queries, height)} × {ratio(n_keys, width)} weights, of "
         f"{n_queries:,} × {n_keys:,}"
     ]
 
@@ -150,10 +152,6 @@ def shown(name: str, longest: int = LONGEST_NAME) -> str:
     line = " ".join(name.split()) or "␣"
     line = "".join(each if each.isprintable() or each in JOINERS else "�" for each in line)
     return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
-def _ratio(count: int, cells: int) -> str:
-    return f"{count / cells:.2g}" if count < 10 * cells else f"{count // cells:,}"
 
 
 def _check_size(shape: tuple[int, ...]) -> None:
