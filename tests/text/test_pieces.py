@@ -7,6 +7,7 @@ import torch
 
 from regard.errors import OptionError, ShapeError
 from regard.text import by_words
+from regard.text.pieces import joints
 
 
 def test_keys_of_a_word_are_summed_and_its_queries_averaged():
@@ -31,6 +32,24 @@ def test_queries_and_keys_may_be_cut_differently():
 def test_pieces_of_a_word_need_not_stand_together():
     weights = torch.tensor([[0.1, 0.2, 0.7]])
     torch.testing.assert_close(by_words(weights, [0], [0, 1, 0]), torch.tensor([[0.8, 0.2]]))
+
+
+@pytest.mark.parametrize(
+    ("text", "signs"),
+    [
+        ("don't", "'"),
+        ("Smith’s", "’"),
+        ("rock'n'roll", "''"),
+        ("well-known e‑mail", "-‑"),
+        ("3.50 and 1,000", ".,"),
+        ("'tis the dogs' -5", ""),
+        ("one--two - three", ""),
+        ("3. 5, a.b,c", ""),
+        ("ends-", ""),
+    ],
+)
+def test_a_sign_within_a_word_joins_it_and_one_beside_it_does_not(text, signs):
+    assert "".join(text[place] for place in sorted(joints(text))) == signs
 
 
 def test_no_pieces_are_no_words():

@@ -137,8 +137,10 @@ def test_what_is_no_text_is_refused(encoder, text, said):
         ("مرحبا بالعالم", ["مرحبا", "بالعالم"]),
         ("I 💜 dogs👨‍👩‍👧", None),
         ("狗很高兴", list("狗很高兴")),
+        ("Don't e-mail Smith’s 3.50, rock'n'roll.", ["Don't", "e-mail", "Smith’s", "3.50", ",", "rock'n'roll", "."]),
+        ("मैं खुश हूँ", ["मैं", "खुश", "हूँ"]),
     ],
-    ids=["sentence", "accents", "spaces", "hebrew", "arabic", "emoji", "chinese"],
+    ids=["sentence", "accents", "spaces", "hebrew", "arabic", "emoji", "chinese", "joined", "hindi"],
 )
 def test_words_come_out_as_they_stand_in_the_text(encoder, text, words):
     pieces = encoder.pieces(text)
@@ -162,6 +164,16 @@ def test_what_cannot_be_cut_into_pieces_is_one_unknown_piece_with_its_text(encod
     pieces = encoder.pieces("see 🦤 fly")
     assert pieces.names == ["[CLS]", "see", "[UNK]", "fly", "[SEP]"]
     assert pieces.words[2] == "🦤"
+    assert pieces.unknown == ["", "", "🦤", "", ""]
+    joined = encoder.pieces("don't🦤 see")  # t🦤 is one piece, and part of a longer word
+    assert (joined.words, joined.unknown) == (["[CLS]", "don't🦤", "see", "[SEP]"], ["", "t🦤", "", ""])
+
+
+def test_the_pieces_of_a_joined_word_are_summed_as_keys_and_averaged_as_queries(encoder):
+    look = encoder.look("I don't")  # i, don, ' and t
+    dense = look.views[0].dense()[0]
+    torch.testing.assert_close(look.all_weights()[0, :, 2, 1], dense[:, 2:5, 1].mean(-1))
+    torch.testing.assert_close(look.all_weights()[0, :, 1, 2], dense[:, 1, 2:5].sum(-1))
 
 
 def test_a_look_has_every_layer_and_head_over_words_and_its_rows_sum_to_one(encoder):
