@@ -12,6 +12,7 @@ from regard.errors import DtypeError, OptionError, ShapeError
 from regard.masks.axes import Axes, merge
 from regard.masks.base import Cover, Mask
 from regard.masks.ranges import joined
+from regard.masks.window import Window
 from regard.positions import Grid
 from regard.tensors import broadcast_shapes
 
@@ -20,31 +21,35 @@ class PerHead(Mask):
     """Each entry of the last batch axis, the heads, has its own mask: masks[head](row, column).
 
     Args:
-        masks: one mask for each head. Each sees the problem without the axis of heads.
+        masks: one mask for each head, None for a head that sees every key. Each sees the problem without the axis of
+            heads.
 
     Example:
         >>> from regard.masks import Causal, Strided, Window
-        >>> print(PerHead([Causal(), Window(before=1, after=1), Strided(2)]).picture(4))
-        #···  ##··  #·#·
-        ##··  ###·  ·#·#
-        ###·  ·###  #·#·
-        ####  ··##  ·#·#
+        >>> print(PerHead([Causal(), Window(before=1, after=1), Strided(2), None]).picture(4))
+        #···  ##··  #·#·  ####
+        ##··  ###·  ·#·#  ####
+        ###·  ·###  #·#·  ####
+        ####  ··##  ·#·#  ####
     """
 
-    def __init__(self, masks: Sequence[Mask]) -> None:
+    def __init__(self, masks: Sequence[Mask | None]) -> None:
         if not isinstance(masks, Iterable):
             raise DtypeError(
                 f"`masks` of PerHead must be a list of masks: got {type(masks).__name__}. Pass one mask for each head."
             )
-        self.masks = tuple(masks)
+        # A window without ends is every key, wherever queries stand.
+        self.masks = tuple(Window(None, None, align="start") if mask is None else mask for mask in masks)
         if not self.masks:
             raise OptionError("`masks` of PerHead must not be empty: got no masks. Pass one mask for each head.")
         for mask in self.masks:
             if not isinstance(mask, Mask):
-                raise DtypeError(
-                    f"`masks` of PerHead must be masks: got {type(mask).__name__}. "
-                    f"Wrap a bool tensor in Allowed(tensor)."
+                advice = (
+                    "Wrap a bool tensor in Allowed(tensor)."
+                    if isinstance(mask, Tensor)
+                    else "Pass one such as Causal() for each head, or None for a head that sees every key."
                 )
+                raise DtypeError(f"`masks` of PerHead must be masks: got {type(mask).__name__}. {advice}")
 
     def check(self, grid: Grid) -> None:
         if not grid.batch_shape or grid.batch_shape[-1] != len(self.masks):

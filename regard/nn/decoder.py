@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ class DecoderLayer(WithFeedForward):
         *,
         score: Score | None = None,
         weights: Weights | None = None,
-        mask: Mask | list[Mask] | tuple[Mask, ...] | None = None,
+        mask: Mask | Sequence[Mask | None] | None = None,
         num_kv_heads: int | None = None,
         rotary: Rotary | None = None,
     ) -> None:

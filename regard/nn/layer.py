@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -25,7 +26,8 @@ class AttentionLayer(nn.Module):
     Args:
         score: a(q, k); qᵀk/√d if left out.
         weights: How scores become weights; softmax if left out.
-        mask: Which keys each query may look at, in every call; a list of masks for one a head.
+        mask: Which keys each query may look at, in every call; a list gives each head its own, None for one
+            that sees every key.
         dropout: The share of weights that are dropped in training.
     """
 
@@ -38,7 +40,7 @@ class AttentionLayer(nn.Module):
         *,
         score: Score | None = None,
         weights: Weights | None = None,
-        mask: Mask | list[Mask] | tuple[Mask, ...] | None = None,
+        mask: Mask | Sequence[Mask | None] | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -46,7 +48,7 @@ class AttentionLayer(nn.Module):
             raise OptionError(f"`dropout` must be in [0, 1): got {dropout}. It is the share of weights to drop.")
         self.score = _checked(ScaledDot() if score is None else score, Score, "score", "ScaledDot()")
         self.weights = _checked(Softmax() if weights is None else weights, Weights, "weights", "Softmax()")
-        self.mask = PerHead(mask) if isinstance(mask, list | tuple) else mask
+        self.mask = PerHead(mask) if isinstance(mask, Sequence) else mask
         if self.mask is not None:
             _checked(self.mask, Mask, "mask", "Causal()")
         self.dropout = dropout

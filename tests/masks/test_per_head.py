@@ -31,6 +31,18 @@ def test_each_head_has_its_own_mask(answers_match, batch_shape):
     answers_match(mask, Grid(batch_shape, 5, 5), lambda batch, row, column: sees[batch[-1]](row, column))
 
 
+@pytest.mark.parametrize(("n_queries", "n_keys"), [(5, 5), (3, 6), (6, 2), (0, 4), (4, 0)])
+def test_none_is_a_head_that_sees_every_key(answers_match, n_queries, n_keys):
+    mask = PerHead([None, Causal(align="end"), None])
+    offset = n_keys - n_queries
+
+    def sees(batch: tuple[int, ...], row: int, column: int) -> bool:
+        return batch[-1] != 1 or column <= row + offset
+
+    answers_match(mask, Grid((2, 3), n_queries, n_keys), sees)
+    assert PerHead([None, None]).cover(range(4), range(5), Grid((2,), 4, 5)) is Cover.ALL
+
+
 def test_a_head_sees_the_problem_without_the_axis_of_heads(answers_match):
     tensor = torch.rand(2, 3, 4, generator=torch.Generator().manual_seed(0)) < 0.5  # One for each batch entry.
     keys = torch.tensor([[True, False, True, True], [False, False, False, True]])
@@ -102,6 +114,10 @@ def test_there_must_be_one_mask_for_each_head():
         PerHead(Causal())  # type: ignore[arg-type]
     with pytest.raises(DtypeError, match=r"must be masks: got Tensor\. Wrap a bool tensor in Allowed\(tensor\)"):
         PerHead([torch.ones(2, 2)])  # type: ignore[list-item]
+    with pytest.raises(
+        DtypeError, match=r"must be masks: got str\. Pass one such as Causal\(\) for each head, or None"
+    ):
+        PerHead([Causal(), "causal"])  # type: ignore[list-item]
 
 
 def test_each_head_is_checked():
