@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from regard.masks import Mask
 from regard.masks.followed import Followed
 from regard.nn.cache import LayerCache
-from regard.nn.multi_head_checks import check_masks, check_result, check_tokens
+from regard.nn.multi_head_checks import check_added_keys, check_masks, check_result, check_tokens
 from regard.nn.positions import Rotary
 from regard.nn.projected_heads import ProjectedHeads
 from regard.nn.torch_masks import Restriction, read_masks
@@ -43,8 +43,8 @@ class MultiHeadAttention(ProjectedHeads):
         dtype: Their dtype.
         score: a(q, k) of each head; qᵀk/√d if left out.
         weights: How scores become weights; softmax if left out.
-        mask: Which keys a query may look at, in every call; a list of masks gives each head its own scope. It speaks of
-            the sequence: keys that follow it are always seen.
+        mask: Which keys a query may look at, in every call; a list of masks gives each head its own scope, None
+            every key. It speaks of the sequence: keys that follow it are always seen.
         num_kv_heads: How many heads keys and values have, each shared by as many heads of queries; `num_heads` if left
             out.
         rotary: Turns queries and keys by their positions.
@@ -77,7 +77,7 @@ class MultiHeadAttention(ProjectedHeads):
         *,
         score: Score | None = None,
         weights: Weights | None = None,
-        mask: Mask | list[Mask] | tuple[Mask, ...] | None = None,
+        mask: Mask | Sequence[Mask | None] | None = None,
         num_kv_heads: int | None = None,
         rotary: Rotary | None = None,
     ) -> None:
@@ -97,6 +97,7 @@ class MultiHeadAttention(ProjectedHeads):
         )
         self.batch_first, self.add_zero_attn = batch_first, add_zero_attn
         self.rotary = rotary
+        check_added_keys(self.score, self._n_added)
 
     def forward(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from regard.errors import DtypeError, LayerInputError, LayerRuntimeError, OptionError, ShapeError
+from regard.scores import Alibi, RelativeBias, Score
 
 
 def check_heads(embed_dim: int, num_heads: int, num_kv_heads: int) -> None:
@@ -28,6 +29,17 @@ def check_heads(embed_dim: int, num_heads: int, num_kv_heads: int) -> None:
         raise OptionError(
             f"`num_heads` must be a multiple of `num_kv_heads`: got {num_heads} and {num_kv_heads}. "
             f"Each head of keys is shared by as many heads of queries."
+        )
+
+
+def check_added_keys(score: Score, n_added: int) -> None:
+    """Refuse a score of positions where keys are added: those stand nowhere, and would count as the next ones."""
+    found = [type(each).__name__ for each in score.modules() if isinstance(each, Alibi | RelativeBias)]
+    if n_added and found:
+        raise OptionError(
+            f"A score with {found[0]} must not stand with add_bias_kv or add_zero_attn: it adds by distance, and "
+            f"the keys that they add have no position. Leave them out, or take rotary= for "
+            f"positions, which turns the keys of the sequence alone."
         )
 
 

@@ -8,6 +8,7 @@ import torch
 
 from regard import (
     Additive,
+    Alibi,
     Allowed,
     Bias,
     Causal,
@@ -17,7 +18,9 @@ from regard import (
     NotSelf,
     Padding,
     PerHead,
+    RelativeBias,
     ScaledDot,
+    SoftCap,
     Sparsemax,
     Window,
     attend,
@@ -352,6 +355,31 @@ def test_masks_of_heads_with_keys_that_follow(shared):
         seen = torch.cat([mask.tile(range(6), range(6), Grid((), 6, 6)), torch.ones(6, 2, dtype=torch.bool)], -1)
         assert torch.equal(weights[:, head] > 0, seen.expand(BATCH, 6, 8))
     torch.testing.assert_close(layer(x, x, x, need_weights=False)[0], output)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_kv_heads": 1}, {"add_zero_attn": True}], ids=str)
+def test_a_head_without_a_mask_is_one_that_sees_all(options):
+    torch.manual_seed(0)
+    masks = [Causal(), None, Window(before=1, after=1), None]
+    some = nn.MultiHeadAttention(DIM, 4, batch_first=True, mask=masks, **options)
+    none = nn.MultiHeadAttention(DIM, 4, batch_first=True, **options)
+    none.load_state_dict(some.state_dict())
+    x = torch.randn(BATCH, 6, DIM)
+    output, weights = some(x, x, x, average_attn_weights=False)
+    _, without = none(x, x, x, average_attn_weights=False)
+    torch.testing.assert_close(weights[:, 1::2], without[:, 1::2])
+    assert not torch.allclose(weights[:, 0::2], without[:, 0::2])
+    torch.testing.assert_close(some(x, x, x, need_weights=False)[0], output)
+
+
+@pytest.mark.parametrize("added", [{"add_bias_kv": True}, {"add_zero_attn": True}], ids=str)
+@pytest.mark.parametrize("align", [None, "start", "end"])
+@pytest.mark.parametrize("term", [Alibi.for_heads, RelativeBias], ids=["Alibi", "RelativeBias"])
+def test_distances_are_refused_where_keys_are_added_that_stand_nowhere(term, align, added):
+    score = SoftCap(ScaledDot() + term(2, align=align), 5.0)
+    with pytest.raises(OptionError, match=r"must not stand with add_bias_kv or add_zero_attn.*have no position"):
+        nn.MultiHeadAttention(DIM, 2, score=score, **added)
+    nn.MultiHeadAttention(DIM, 2, score=score)
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
