@@ -9,8 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.errors import OptionError, ShapeError
+from regard.errors import DtypeError, OptionError, ShapeError
 from regard.nn.beam_search import BeamSearch
+from regard.nn.transformer import Transformer
 from regard.nn.writer import Writer, Written, check_source, finish, write_step
 
 Method = Literal["greedy", "sample", "beam"]
@@ -37,7 +38,7 @@ def generate(
     """What a model writes about each source.
 
     Args:
-        model: Who writes; in eval mode, or dropout will act.
+        model: Who writes: `Seq2Seq`, `Seq2SeqTransformer` or another `Writer`; in eval mode, or dropout will act.
         source: Token numbers, `(batch, n)`.
         start: The token that comes before the first.
         stop: The token after which a sequence ends.
@@ -50,7 +51,7 @@ def generate(
         top_k: Sampling draws among so many of the likeliest tokens.
         top_p: Sampling draws among the likeliest tokens whose probabilities come to this.
         source_padding: `(batch, n)`, True where there is no token.
-        attention: Whether the weights with which each token looked at the source are kept.
+        attention: Whether the weights with which each token looked at the source are kept (`Written.attention`).
         generator: What sampling draws from.
 
     Returns:
@@ -61,14 +62,15 @@ def generate(
         >>> from regard import nn
         >>> model = nn.Seq2Seq(10, 8, 16).eval()
         >>> written = nn.generate(model, torch.tensor([[3, 4, 5]]), start=1, stop=2, max_length=4, attention=True)
-        >>> len(written), written[0].attention.shape[-1]
-        (1, 3)
+        >>> written[0].attention.shape[-2:] == (len(written[0].tokens), 3)
+        True
     """
+    _check_writes(model)
     _check(max_length, method, beams, length_penalty, temperature, top_k, top_p)
     check_source(source, source_padding)
     if source.shape[0] == 0:
         raise ShapeError("`source` must be (batch, n) token numbers: got no sequence. Pass at least one.")
-    if attention and not (isinstance(model, nn.Module) and len(model.alignment) > 0):
+    if attention and not (isinstance(model, nn.Module) and len(getattr(model, "alignment", ())) > 0):
         raise OptionError(
             f"With `attention` the model must be a module whose `alignment` names the layers that look at the source: "
             f"got {type(model).__name__}, which names none. Leave attention=True out, or name them."
@@ -135,6 +137,20 @@ def _write_straight(
         finish(row, stop, max_length, float(total[place]), [look[place] for look in looks])
         for place, row in enumerate(torch.stack(columns, 1).tolist())
     ]
+
+
+def _check_writes(model: object) -> None:
+    if all(callable(getattr(model, method, None)) for method in ("start", "step")):
+        return
+    advice = (
+        "It maps vectors to vectors and has no vocabulary: build Seq2SeqTransformer, which is one around tokens."
+        if isinstance(model, Transformer | torch.nn.Transformer)
+        else "Give it these methods, as `regard.nn.Writer` describes them."
+    )
+    raise DtypeError(
+        f"`model` must write token by token, by `start` and `step`, as Seq2Seq and Seq2SeqTransformer do: got "
+        f"{type(model).__name__}. {advice}"
+    )
 
 
 def _check(

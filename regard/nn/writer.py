@@ -39,12 +39,26 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Written:
-    """A sequence that was written."""
+    """A sequence that was written, and its attention `(layers, heads, n_tokens, n_source)` if that was kept.
+
+    Row i of the attention is what token i looked at, so that `attention[-1, 0]` is n_tokens × n_source: the map of the
+    last layer's first head. The start and the stop are neither among the tokens nor among the rows.
+
+    Example:
+        >>> import torch
+        >>> from regard import nn
+        >>> model, source = nn.Seq2SeqTransformer(10, 8, 16, heads=4, layers=2).eval(), torch.tensor([[3, 4, 5]])
+        >>> (written,) = nn.generate(model, source, start=1, stop=2, max_length=6, attention=True)
+        >>> written.attention.shape == (2, 4, len(written.tokens), 3)
+        True
+        >>> written.attention[-1, 0].shape == written.attention.mean((0, 1)).shape == (len(written.tokens), 3)
+        True
+    """
 
     tokens: list[int]  # without the ones that start and stop it
     score: float  # the log probability of all tokens, the stop included
     complete: bool  # whether it ends with the stop; one that reached the limit may not
-    attention: Tensor | None  # (layers, heads, tokens, n_source): one row for each token, also for the stop
+    attention: Tensor | None  # (layers, heads, n_tokens, n_source)
 
 
 def write_step(
@@ -81,7 +95,7 @@ def finish(row: list[int], stop: int, max_length: int, score: float, looks: list
     """The sequence up to its stop or the limit; `looks` has the weights of every token, and maybe of one more."""
     complete = stop in row
     length = row.index(stop) if complete else min(len(row), max_length)
-    kept = torch.stack(looks, -2)[..., : length + complete, :] if looks else None
+    kept = torch.stack(looks, -2)[..., :length, :] if looks else None
     return Written(row[:length], score, complete, kept)
 
 
