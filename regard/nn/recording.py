@@ -38,8 +38,11 @@ def record(
     """Keep what is needed to read the weights of a model's attention layers, for every call inside a `with`.
 
     Queries and keys are kept as they were after their projections: n + m vectors a head, never n × m weights. Views
-    compute row statistics, and any weight, from them when they are asked. Gradients do not flow into a recording. What
-    the function of a `Custom` score reads besides its arguments is read when a view is, not kept.
+    compute row statistics, and any weight, from them when they are asked. What the function of a `Custom` score reads
+    besides its arguments is read when a view is, not kept.
+
+    What a view reads here has no gradient: queries and keys are kept apart from the graph that made them. For weights
+    in a loss call the layer itself, `layer.weigh(...)`, whose `rows`, `entropy`, `received` and `dense` have one.
 
     Args:
         model: Any module with layers of `regard.nn` in it.
@@ -228,6 +231,9 @@ class _Recorded(WeightsView):
     @torch.no_grad()
     def _define(self, rows: Tensor | None = None) -> Tensor:
         return super()._define(rows)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}\n  Recorded, so without a gradient: layer.weigh(...) has one."
 
 
 def _problem(queries: Tensor, keys: Tensor, **options: Any) -> AttentionProblem:

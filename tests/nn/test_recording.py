@@ -31,6 +31,7 @@ SETTINGS = {
     "causal": {"mask": Causal()},
     "strided": {"mask": Strided(3) | Window(before=1, after=0)},
     "by head": {"mask": [Causal(), Window(before=2, after=1), Strided(2)]},
+    "all in one head": {"mask": [Causal(), None, Strided(2)]},
     "padded": {"mask": Padding(torch.tensor([9, 4]))},
     "pairs": {"mask": Allowed(torch.rand(N, N, generator=torch.Generator().manual_seed(1)) < 0.7)},
     "alibi": {"score": ScaledDot() + Alibi.for_heads(HEADS)},
@@ -79,6 +80,19 @@ def test_parts_are_parts_of_the_dense_weights(name, heads, rows):
     torch.testing.assert_close(view.dense(), wanted, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(view.received(), wanted.sum(-2), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(view.top(2).weights, wanted.topk(2).values, atol=1e-6, rtol=1e-5)
+
+
+def test_a_recorded_view_says_that_it_has_no_gradient_and_what_has_one():
+    layer, x = layer_of(), tokens().requires_grad_()
+    with nn.record(layer) as recording:
+        layer(x, x, x, need_weights=False)
+    (view,) = recording.views()
+    assert not view.dense().requires_grad
+    assert "without a gradient: layer.weigh(...) has one" in repr(view)
+    live = layer.weigh(x, x, x)
+    assert "gradient" not in repr(live)
+    for reading in (live.rows([0]), live.entropy(), live.received(), live.dense()):  # as the docstring of `record` says
+        assert reading.requires_grad
 
 
 @pytest.mark.parametrize("rows", [None, [8, 1]])
