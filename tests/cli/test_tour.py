@@ -162,6 +162,17 @@ def test_without_the_scale_softmax_saturates_and_its_gradient_vanishes(numbers: 
     assert without["gradient_norm"] < scaled["gradient_norm"] / 100
 
 
+def test_the_gradient_falls_with_d_without_the_scale_and_stays_with_it(numbers: Any) -> None:
+    rows = numbers["scale"]["rows"]
+    falls, stays = ([row["gradient_norm"] for row in rows if row["score"] == name] for name in ("Dot", "ScaledDot"))
+    assert falls[0] > 4 * falls[1] > 16 * falls[2]
+    assert max(stays) < 1.5 * min(stays)
+    # What is shown is the gradient of softmax by its scores, diag(α) − ααᵀ.
+    for row in rows:
+        α = torch.tensor(row["weights"], dtype=torch.float64)
+        assert row["gradient_norm"] == pytest.approx(float((α.diag() - α.outer(α)).norm()))
+
+
 def test_the_sentence_is_a_matrix_whose_rows_sum_to_one(numbers: Any) -> None:
     stop = numbers["sentence"]
     assert len(stop["words"]) == len(stop["matrix"]) == 14
@@ -170,6 +181,14 @@ def test_the_sentence_is_a_matrix_whose_rows_sum_to_one(numbers: Any) -> None:
     ranked = [entry["weight"] for entry in stop["ranked"]]
     assert ranked == pytest.approx(sorted(row, reverse=True)[: len(ranked)])
     assert stop["words"][stop["ranked"][1]["position"] - 1] == stop["ranked"][1]["word"]
+
+
+def test_words_that_are_there_twice_are_told_apart(plain: str, numbers: Any) -> None:
+    stop = numbers["sentence"]
+    assert len(set(stop["words"])) == 14
+    assert {"he₁", "he₂", "his₁", "his₂"} < set(stop["words"])
+    drawn = plain[plain.index("6  A sentence") : plain.index("7  Self-attention")]
+    assert all(re.search(rf"^ +{word} ", drawn, re.MULTILINE) for word in ("he₁", "he₂", "his₁", "his₂"))
 
 
 def test_the_sentence_s_words_have_learned_vectors(numbers: Any) -> None:
@@ -203,6 +222,32 @@ def test_every_head_looks_no_further_than_its_scope(numbers: Any) -> None:
     assert [sum(head["weights"]) for head in stop["heads"]] == pytest.approx([1.0] * 4)
     assert stop["W_Q"] == [4, stop["dim"], stop["dim"] // 4]
     assert stop["largest_difference_from_formula"] < 1e-5
+
+
+def test_positions_tell_the_order_and_nothing_else_does(numbers: Any) -> None:
+    stop = numbers["parts"]
+    assert stop["shuffled_without_positions"] < 1e-5
+    assert stop["shuffled_with_positions"] > 0.1
+
+
+def test_self_attention_mixes_words_and_the_feed_forward_does_not(numbers: Any) -> None:
+    stop = numbers["parts"]
+    assert (stop["changed_by_attention"], stop["changed_by_feed_forward"], stop["n_words"]) == (14, 1, 14)
+    assert 0 < stop["largest_difference_from_formula"] < 1e-5
+
+
+def test_a_decoder_looks_back_at_itself_and_at_all_that_was_read(plain: str, numbers: Any) -> None:
+    stop = numbers["parts"]
+    itself, read = torch.tensor(stop["itself"]), torch.tensor(stop["read"])
+    assert (itself.shape, read.shape) == ((4, 4), (4, 14))
+    assert torch.equal(itself > 0, torch.ones(4, 4).tril().bool())
+    assert stop["weight_of_later_words"] == 0
+    assert bool((read > 0).all())
+    for weights in (itself, read):
+        torch.testing.assert_close(weights.sum(-1), torch.ones(4))
+    told = " ".join(plain.split())
+    for part in ("waves of each position", "h = norm(x + S(x))", "causal mask", "cross-attention"):
+        assert part in told
 
 
 def test_the_transformer_translates_what_it_never_read_and_looks_at_other_words_for_each(numbers: Any) -> None:
@@ -244,7 +289,7 @@ def test_without_the_text_extra_the_word_s_stops_are_skipped(monkeypatch: pytest
     material.word_vectors.cache_clear()
     monkeypatch.setitem(sys.modules, "safetensors", None)
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
-    for name in ("sentence", "self_attention", "multi_head", "model"):
+    for name in ("sentence", "self_attention", "multi_head", "parts", "model"):
         assert "pip install 'regard[text]'" in measured(BY_NAME[name])["skipped"]
 
 

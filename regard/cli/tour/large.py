@@ -1,4 +1,4 @@
-"""Stop 11: additive attention at a size that the plain formula cannot hold."""
+"""Stop 12: additive attention at a size that the plain formula cannot hold."""
 
 from __future__ import annotations
 

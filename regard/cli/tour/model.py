@@ -1,4 +1,4 @@
-"""Stop 10: the sentence in a real pre-trained model."""
+"""Stop 11: the sentence in a real pre-trained model."""
 
 from __future__ import annotations
 

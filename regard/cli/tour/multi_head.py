@@ -8,7 +8,7 @@ import torch
 from rich.text import Text
 from torch import Tensor
 
-from regard import Allowed, Causal, Window, nn
+from regard import Causal, Mask, Window, nn
 from regard.cli.see import told_apart
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded, sentence_vectors, words
@@ -16,11 +16,11 @@ from regard.cli.tour.pictures import spark
 from regard.plots import Picture
 
 QUERY = "happy"
-SCOPES = {
+SCOPES: dict[str, Mask | None] = {
     "its neighbours": Window(before=1, after=1),
     "four words around": Window(before=4, after=4),
     "what came before": Causal(),
-    "the sentence": Allowed(torch.ones(1, 1, dtype=torch.bool)),
+    "the sentence": None,
 }
 
 

@@ -6,7 +6,7 @@ import torch
 from rich.text import Text
 from torch import Tensor
 
-from regard import Dot, ScaledDot, attend
+from regard import Bias, Dot, ScaledDot, attend
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded
 from regard.cli.tour.pictures import spark
@@ -20,12 +20,14 @@ def measure() -> Numbers:
     identity = torch.eye(N_KEYS, dtype=torch.float64)
     for dim in DIMS:
         with seeded(5):
-            q = torch.randn(N_QUERIES, dim, dtype=torch.float64, requires_grad=True)
+            q = torch.randn(N_QUERIES, dim, dtype=torch.float64)
             k = torch.randn(N_KEYS, dim, dtype=torch.float64)
         typical = None
         for score in (Dot(), ScaledDot()):
-            α = attend(q, k, identity, score=score)
-            norms = gradient_norms(α, q)
+            # Zeros that are added to the scores: the gradient with respect to them is that of softmax itself.
+            shift = torch.zeros(N_QUERIES, N_KEYS, dtype=torch.float64, requires_grad=True)
+            α = attend(q, k, identity, score=score + Bias(shift))
+            norms = gradient_norms(α, shift)
             # Some queries always find a near tie, and some a landslide: show the one in the middle, for both scores.
             typical = norms.argsort()[N_QUERIES // 2] if typical is None else typical
             rows.append(
@@ -40,18 +42,18 @@ def measure() -> Numbers:
     return {"n_keys": N_KEYS, "n_queries": N_QUERIES, "rows": rows}
 
 
-def gradient_norms(weights: Tensor, queries: Tensor) -> Tensor:
-    """‖∂α/∂q‖ of each query, `(n_queries,)`."""
+def gradient_norms(weights: Tensor, scores: Tensor) -> Tensor:
+    """‖∂α/∂a‖ of each query, `(n_queries,)`."""
     # The weights of a query depend on no other query, so the gradient of a sum has every query's own gradient in it.
     columns = weights.sum(dim=0).unbind()
-    gradients = [torch.autograd.grad(column, queries, retain_graph=True)[0] for column in columns]
+    gradients = [torch.autograd.grad(column, scores, retain_graph=True)[0] for column in columns]
     norms: Tensor = torch.linalg.vector_norm(torch.stack(gradients), dim=(0, 2))
     return norms
 
 
 def picture(numbers: Numbers, width: int) -> list[Text | str]:
     wide = width >= 60
-    header, more = f"   d  score     softmax over {numbers['n_keys']} keys", "largest α    ‖∂α/∂q‖"
+    header, more = f"   d  score     softmax over {numbers['n_keys']} keys", "largest α    ‖∂α/∂a‖"
     lines: list[Text | str] = [Text(f"{header}   {more}" if wide else f"{header}\n{'':<14}{more}", style="dim")]
     for row in numbers["rows"]:
         formula = "qᵀk" if row["score"] == "Dot" else "qᵀk / √d"
@@ -68,10 +70,10 @@ STOP = Stop(
     title="Why 1/√d",
     text="""
         Coordinates of variance 1 give qᵀk a variance of d. Unscaled, one score dominates as d grows: the row of
-        softmax becomes one-hot, and its gradient, which never vanishes on paper, all but
-        vanishes. Shown: the median of {n_queries} queries.
+        softmax becomes one-hot, and its gradient ∂α/∂a, which never vanishes on paper, all but vanishes, and with it
+        what q and k could learn. Divided by √d, it stays. Shown: the median of {n_queries} queries.
     """,
-    code="α = attend(q, k, identity, score=score)",
+    code="α = attend(q, k, identity, score=score + Bias(shift))",
     measure=measure,
     picture=picture,
 )

@@ -16,7 +16,7 @@ QUERY, RANKED = "happy", 6
 
 
 def measure() -> Numbers:
-    x, names = sentence_vectors(), words()
+    x, names = sentence_vectors(), told_apart(words())
     view = weigh(x, x, x)
     position = names.index(QUERY)
     weights, indices = view.top(RANKED)
@@ -54,9 +54,9 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
 
 
 def maps(numbers: Numbers) -> list[Picture]:
-    names = told_apart(numbers["words"])
+    names = numbers["words"]
     note = "GloVe's vectors; nothing is learned about this sentence."
-    return [Picture(numbers["matrix"], names, names, note=note, selected=numbers["words"].index(numbers["query"]))]
+    return [Picture(numbers["matrix"], names, names, note=note, selected=names.index(numbers["query"]))]
 
 
 STOP = Stop(
