@@ -28,6 +28,11 @@ class Reading:
     size: tuple[int, int]  # of the weights themselves
 
     @property
+    def is_whole(self) -> bool:
+        """Whether each cell is one weight."""
+        return tuple(self.picture.shape) == self.size
+
+    @property
     def caption(self) -> str:
         return "; ".join((AXES, *self.notes))
 

@@ -22,8 +22,12 @@ COLOURS = ("grey42", "deep_sky_blue4", "dodger_blue2", "deep_sky_blue1", "turquo
 RAMP = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725")
 
 MOST_LINES = 40
+MOST_NAMED = 100  # queries with names, each of which has a line of its own
 LONGEST = 16  # columns of a name
+SHORTEST = 8  # to which names of queries are cut so that each key has a column
+TALLEST = 12  # lines of a name that is written from top to bottom
 NARROWEST = 20  # columns of a terminal: in a narrower one lines are longer than it is wide
+NO_ROOM = "□"  # for a letter that is wider than its column
 
 
 def draw_matrix(
@@ -33,11 +37,13 @@ def draw_matrix(
     *,
     width: int = 80,
     colour: bool = True,
+    more: str = "",
 ) -> Text:
     """The weights as text of at most `width` columns, or 20: a line for each query, and a legend.
 
-    Where the names of keys do not fit, each key is one character: a shade, or with colour half a block, so that a line
-    holds two queries. Longer inputs are pooled; the last line says so.
+    Where cells of three characters do not fit, each key is one character, a shade or a colour, with its name above
+    from top to bottom. Up to 100 queries with names have a line each. Without names, with colour, a line holds two.
+    Longer inputs are pooled; the last line says so.
 
     Args:
         weights: What `weigh` gives, or a tensor `(..., n_queries, n_keys)`.
@@ -46,6 +52,7 @@ def draw_matrix(
         width: How wide the terminal is.
         colour: Whether it has colour. `rich` leaves colour out of what is printed where it has none, but cannot choose
             another picture.
+        more: What to say where not every name has a place: how to see them all.
 
     Example:
         >>> print(draw_matrix([[0.9, 0.1], [0.0, 0.6]], ["dog", "tail"], ["dog", "tail"]))
@@ -58,34 +65,52 @@ def draw_matrix(
     """
     width = max(width, NARROWEST)
     longest = min(LONGEST, width // 3)
-    full = read(weights, rows, columns, most=(MOST_LINES * 2, width))
+    full = read(weights, rows, columns, most=(MOST_LINES if rows is None else MOST_NAMED, width))
     height, n_keys = full.picture.shape
     row_names = [_cut(each, longest) for each in full.rows or map(str, range(height))]
     column_names = [_cut(each, longest) for each in full.columns or map(str, range(n_keys))]
-    if not full.notes and height <= MOST_LINES and n_keys <= columns_that_fit(row_names, width):
+    if full.is_whole and n_keys <= columns_that_fit(row_names, width):
         table = full.picture.tolist()
         largest = _largest(table)
         picture = half_blocks(table, row_names, column_names, largest)
         legend = half_blocks_legend(largest, width)
         return Text("\n").join([picture, legend, *_caption(full, width)])
-    return _dense(weights, rows, columns, width, colour)
+    return _dense(weights, full.size, rows, columns, width, colour, more)
 
 
-def _dense(weights: Any, rows: Sequence[str] | None, columns: Sequence[str] | None, width: int, colour: bool) -> Text:
-    """One character a key, or a few; where each key has its own place, it is numbered."""
+def _dense(
+    weights: Any,
+    size: tuple[int, int],
+    rows: Sequence[str] | None,
+    columns: Sequence[str] | None,
+    width: int,
+    colour: bool,
+    more: str,
+) -> Text:
+    """One character a key, or a few; where each key has its own place, it has its name or number above."""
     from regard.drawing import SHADES
 
-    halves = 2 if colour else 1
-    longest = min(LONGEST + 4, width // 2 // halves - 1)  # with the number of the query
-    names = [] if rows is None else [_cut(f"{place} {each}", longest) for place, each in enumerate(rows)]
-    left = halves * (max(map(cell_len, names)) + 1) if names else 0
-    reading = read(weights, rows, columns, most=(MOST_LINES * halves, width - left))
+    n_queries, n_keys = size
+    has_own_line = rows is not None and n_queries <= MOST_NAMED
+    halves = 2 if colour and not has_own_line else 1
+    longest = min(LONGEST, width // 2 // halves - 1)
+    if has_own_line:
+        longest = min(longest, max(width - n_keys - 1, SHORTEST))
+    names = [] if rows is None else [_cut(each, longest) for each in rows]
+    left, each = _room(names, halves, width, n_keys)
+    header = [] if columns is None or not each else _upright(columns, left, each)
+    if names and not header and (each or not has_own_line):  # columns have numbers, or rows are pooled
+        longest = min(longest + 4, width // 2 // halves - 1)
+        names = [_cut(f"{place} {name}", longest) for place, name in enumerate(rows or ())]
+        left, each = _room(names, halves, width, n_keys)
+    most = n_queries if has_own_line else MOST_LINES * halves
+    reading = read(weights, rows, columns, most=(most, width - left))
     table = reading.picture.tolist()
     largest = _largest(table)
     if names and len(names) != len(table):
         names = [_cut(f"{names[place]} …", left // halves - 1) for place in first_of_each(len(names), len(table))]
-    each = max(min((width - left) // len(table[0]), 3), 1)  # characters a key
-    lines = [_numbers(len(table[0]), left, each)] if not reading.notes else []
+    lines = header or ([_numbers(n_keys, left, each)] if reading.is_whole else [])
+    each = max(each, 1)
     for first in range(0, len(table), halves):
         line = Text()
         for name in [*names[first : first + halves], ""][:halves] if names else []:
@@ -94,22 +119,63 @@ def _dense(weights: Any, rows: Sequence[str] | None, columns: Sequence[str] | No
             drawn = [row[column] / largest for row in table[first : first + halves]]
             if not all(map(math.isfinite, drawn)):
                 line.append("?" * each)
-            elif colour:
+            elif halves == 2:
                 upper, lower = [*map(_ramp, drawn), None][:2]
                 line.append("▀" * each, style=Style(color=upper, bgcolor=lower))
+            elif colour:
+                line.append("█" * each, style=Style(color=_ramp(drawn[0])))
             else:
                 line.append(SHADES[_shade(drawn[0], len(SHADES))] * each)
         if not colour:
             line.rstrip()
         lines.append(line)
     entries = []
-    pictures = [("██", each) for each in RAMP[::3]] if colour else [(each, "") for each in SHADES[1:]]
+    pictures = [("██", ramp) for ramp in RAMP[::3]] if colour else [(shade, "") for shade in SHADES[1:]]
     for level, (picture, style) in enumerate(pictures):
         weight = largest * ((level / (len(pictures) - 1 if colour else len(pictures))) ** 2)
         entries.append(Text.assemble((picture, style), (f" {weight:.2f}", "dim")))
     entries += [] if colour else [Text("and more")]
-    how = "the upper half of a line is its first query, the lower half its second"
-    return Text("\n").join([*lines, _in_lines(entries, width), *_caption(reading, width, how if colour else "")])
+    how = "the upper half of a line is its first query, the lower half its second" if halves == 2 else ""
+    if len(header) > 1:
+        how = "; ".join(part for part in ("names of keys are read downwards", how) if part)
+    is_named = reading.is_whole and (columns is None or bool(header))
+    return Text("\n").join(
+        [*lines, _in_lines(entries, width), *_caption(reading, width, how, "" if is_named else more)]
+    )
+
+
+def _room(names: Sequence[str], halves: int, width: int, n_keys: int) -> tuple[int, int]:
+    """How wide the names of queries are, with those of `halves` in a line; and each key, at most three: 0 if none."""
+    left = halves * (max(map(cell_len, names)) + 1) if names else 0
+    return left, min((width - left) // n_keys, 3)
+
+
+def _upright(names: Sequence[str], left: int, each: int) -> list[Text]:
+    """Names from top to bottom above columns that are `each` characters wide; none where letters are too wide."""
+    columns = [[letter if cell_len(letter) <= each else NO_ROOM for letter in _letters(name)] for name in names]
+    if sum(NO_ROOM in column for column in columns) > len(columns) / 4:
+        return []
+    height = max(map(len, columns))
+    lines = []
+    for place in range(height):
+        line = " " * left
+        for column in columns:
+            above = height - len(column)  # names end at their columns
+            letter = column[place - above] if place >= above else ""
+            line += _padded(" " * (each == 3) + letter, each, left=True)
+        lines.append(Text(line.rstrip(), style="dim"))
+    return lines
+
+
+def _letters(name: str) -> list[str]:
+    """The letters of a name, as many as TALLEST, each with the marks that stand on it."""
+    found: list[str] = []
+    for sign in shown(name, TALLEST):
+        if found and (cell_len(sign) == 0 or found[-1].endswith("\u200d")):
+            found[-1] += sign
+        else:
+            found.append(sign)
+    return found
 
 
 def _numbers(count: int, left: int, each: int) -> Text:
@@ -244,7 +310,7 @@ def _padded(name: str, width: int, left: bool = False) -> str:
     return name + room if left else room + name
 
 
-def _caption(reading: Reading, width: int, how: str = "") -> list[Text]:
+def _caption(reading: Reading, width: int, how: str = "", more: str = "") -> list[Text]:
     """What a reader has to know, in lines: how to read the picture, and what in it is not as it seems."""
     import textwrap
 
@@ -255,6 +321,8 @@ def _caption(reading: Reading, width: int, how: str = "") -> list[Text]:
         said.append("weights below 0 are drawn as 0")
     if not bool(picture.isfinite().all()):
         said.append("? is no finite number")
+    if more:
+        said.append(more)
     return [Text(line, style="dim") for part in said for line in textwrap.wrap(part, width)]
 
 

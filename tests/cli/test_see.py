@@ -14,6 +14,7 @@ import torch
 from typer.testing import CliRunner
 
 from regard.cli import app
+from regard.cli.console import out
 from regard.cli.see import most_telling, told_apart
 from regard.text import SentenceEncoder
 
@@ -32,6 +33,7 @@ def encoder() -> SentenceEncoder:
 @pytest.fixture(autouse=True)
 def loaded_once(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SentenceEncoder, "load", lambda *arguments: encoder)
+    monkeypatch.setattr(out, "_width", 80)  # whatever terminal the tests run in
 
 
 def see(*arguments: str, text: str | bytes | None = None) -> Any:
@@ -114,6 +116,101 @@ def test_a_figure_of_a_word_that_is_there_twice_says_which_it_is(
     assert "what “he₁” looks at" in first
     assert "the first of 2: --query he₂ shows the next" in first
     assert "the first of" not in saved(tmp_path / "a.svg", "-q", "he₂").decode()
+
+
+def test_a_word_that_is_there_twice_may_have_an_ordinary_number() -> None:
+    expected = see(SENTENCE, "-q", "he₂").stdout
+    assert see(SENTENCE, "-q", "He2").stdout == expected
+    assert see("bank2 or bank or bank", "-q", "bank2").stdout.startswith("what “bank2” looks at")
+    assert "of the weight of “he₂”" in plain(expected)
+
+
+def test_several_queries_are_each_ranked_once(tmp_path: Path) -> None:
+    said = see(SENTENCE, "-q", "dog", "--query", "happy", "-q", "Dog").stdout
+    assert re.findall("what “(.*)” looks at", said) == ["dog", "happy"]
+    assert "of the weight of “dog” and “happy”" in plain(said)
+    assert [each["name"] for each in saved(tmp_path / "a.json", "-q", "dog", "-q", "he")["queries"]] == [
+        "dog",
+        "he₁",
+        "he₂",
+    ]
+    assert mistakes(SENTENCE, "-q", "dog", "-q", "cat")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("don't stop", "don't"),
+        ("don’t stop", "DON'T"),
+        ("an e-mail", "e-mail"),
+        ("it is 3.50", "3.50"),
+        ("Smith's", "smith’s"),
+    ],
+)
+def test_a_word_is_what_a_reader_takes_for_one(text: str, query: str) -> None:
+    result = see(text, "-q", query)
+    assert result.exit_code == 0, result.stderr
+    assert "punctuation" not in result.stdout
+
+
+UNICORN = "I saw 🦄 and 🥑 today"
+SAME = "🦄 and 🥑 are unknown to the model, which reads them as one and the same, [UNK]"
+
+
+def test_words_that_the_model_did_not_read_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SAME in plain(see(UNICORN).stdout)
+    assert SAME in plain(see(UNICORN, "-q", "saw").stdout)
+    assert "🦄 is unknown to the model, which reads [UNK] in its place" in plain(see("a 🦄 and a 🦄").stdout)
+    assert "unknown" not in see(SENTENCE).stdout
+    monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "svg.fonttype", "none")
+    for name in ("a.svg", "a.html"):
+        for query in ((), ("-q", "saw")):
+            assert see(UNICORN, *query, "-o", str(tmp_path / name)).exit_code == 0
+            said = plain(re.sub("<[^>]*>", " ", (tmp_path / name).read_text(encoding="utf-8")))
+            assert SAME in said, name
+    see(UNICORN, "-o", str(tmp_path / "a.json"))
+    described = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert described["unknown"] == ["🦄", "🥑"]
+    assert SAME in described["notes"]
+    see(SENTENCE, "-o", str(tmp_path / "a.json"))
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["unknown"] == []
+
+
+def test_of_many_unknown_words_a_few_are_named() -> None:
+    animals = "🦤🦥🦦🦧🦨🦩🦫🦬🦭🐧"
+    assert ", 🦫, 🦬 and 2 more are unknown to the model" in plain(see(" ".join(animals)).stdout)
+
+
+def test_symbols_are_hidden_as_punctuation_is_and_each_is_named(tmp_path: Path) -> None:
+    said = plain(see("pay $5, a < b and a < c").stdout)
+    assert "[CLS], [SEP], punctuation, $ and < are hidden: they take" in said
+    assert see("pay $5 for a 🐧", "-o", str(tmp_path / "a.json")).exit_code == 0
+    described = json.loads((tmp_path / "a.json").read_text())
+    assert described["words"] == ["pay", "5", "for", "a", "🐧"]
+    assert described["hidden"] == ["[CLS]", "[SEP]", "$"]
+
+
+def test_a_file_does_not_tell_its_reader_of_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "svg.fonttype", "none")
+    for name in ("a.svg", "a.html"):
+        assert "--specials" not in saved(tmp_path / name).decode()
+    assert "Show all with --specials" in plain(see(SENTENCE).stdout)
+
+
+def test_a_long_sentence_is_shown_word_by_word_and_a_wide_terminal_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (" ".join([SENTENCE] * 4).replace(",", "")).split()
+    lines = see(" ".join(words)).stdout.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("  When "))
+    assert [line.split()[0] for line in lines[first : first + 56]] == words
+    assert max(map(len, lines)) <= 80
+    assert "".join(line[7] for line in lines[:first]).strip() == "When"
+    monkeypatch.setattr(out, "_width", 200)
+    wide = see(" ".join(words)).stdout.splitlines()
+    assert 150 < max(map(len, wide)) <= 200
+    longer = " ".join([*words, *words[:40]])
+    assert "-o weights.html shows them all" not in plain(see(longer).stdout)
+    monkeypatch.setattr(out, "_width", 80)
+    assert "-o weights.html shows them all" in plain(see(longer).stdout)
 
 
 def test_the_text_comes_from_standard_input_too() -> None:
@@ -208,6 +305,16 @@ def test_json_has_the_ranked_row_of_a_query(tmp_path: Path) -> None:
     assert [each["word"] for each in query["looks_at"]][:4] == ["was", "happy", "dog", "owner"]
 
 
+def test_json_tells_words_that_are_there_twice_apart(tmp_path: Path) -> None:
+    described = saved(tmp_path / "a.json", "-q", "he2")
+    (query,) = described["queries"]
+    assert described["names"] == told_apart(WORDS)
+    assert (query["word"], query["name"], query["place"]) == ("he", "he₂", 10)
+    for each in query["looks_at"]:
+        assert each["weight"] == described["weights"][10][each["place"]]
+        assert (each["word"], each["name"]) == (WORDS[each["place"]], described["names"][each["place"]])
+
+
 def mistakes(*arguments: str, text: str | bytes | None = None) -> tuple[int, str]:
     result = see(*arguments, text=text)
     assert result.stdout == ""
@@ -221,11 +328,12 @@ def mistakes(*arguments: str, text: str | bytes | None = None) -> tuple[int, str
         ((SENTENCE, "-q", "hapy"), 1, "--query must be a word of the text: got 'hapy'. Did you mean 'happy'?"),
         ((SENTENCE, "-q", ","), 1, "--query must be a word that is shown: ',' is hidden. Add --specials."),
         (("  ",), 1, "the text is empty"),
-        (("?!",), 1, "only punctuation. Use --specials"),
+        (("?!",), 1, "only punctuation or symbols. Use --specials"),
         (("dog " * 600,), 1, "at most 512 pieces: this text has 602. Cut it into sentences"),
-        ((SENTENCE, "--layer", "6"), 1, "`layer` must be from 0 to 5: got 6"),
-        ((SENTENCE, "--layer", "6", "--head", "telling"), 1, "`layer` must be from 0 to 5: got 6"),
-        ((SENTENCE, "--head", "12"), 1, "`head` must be from 0 to 11: got 12"),
+        ((SENTENCE, "--layer", "6"), 1, "--layer must be from 0 to 5, or from -6 to -1 counted from the end: got 6"),
+        ((SENTENCE, "--layer", "6", "--head", "telling"), 1, "--layer must be from 0 to 5"),
+        ((SENTENCE, "--head", "12"), 1, "--head must be from 0 to 11, or from -12 to -1 counted from the end: got 12"),
+        (("pay $5", "-q", "$"), 1, "--query must be a word that is shown: '$' is hidden. Add --specials."),
         ((SENTENCE, "--head", "best"), 2, "--head must be a number from 0, or telling: got 'best'"),
         ((SENTENCE, "-o", "a.gif"), 2, "--output must end in one of .png, .svg, .pdf, .html, .json, .npz: got 'a.gif'"),
         ((SENTENCE, "-o", "no/such/folder/a.json"), 1, "--output must be a file that can be written"),

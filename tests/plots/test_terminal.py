@@ -31,7 +31,7 @@ def test_no_line_is_wider_than_80_columns_and_the_axes_are_said(size, colour, na
     picture = lines(draw_matrix(weights, names, names, colour=colour))
     assert max(map(cell_len, picture)) <= 80
     assert AXES in "\n".join(picture)
-    assert len(picture) <= 50
+    assert len(picture) <= (110 if named and size <= 100 else 50)
 
 
 @pytest.mark.parametrize("colour", [True, False])
@@ -63,6 +63,53 @@ def test_without_colour_a_larger_weight_has_a_darker_shade():
     darkness = [SHADES.index(letter) for letter in drawn.rstrip()]
     assert darkness == sorted(darkness)
     assert set(darkness) >= {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_long_sentence_has_a_line_for_each_word_and_its_name_above_its_column(width, colour):
+    words = [f"w{place:02}" for place in range(60)]
+    picture = lines(draw_matrix(torch.eye(60), words, words, width=width, colour=colour))
+    assert [line.split()[0] for line in picture[3:63]] == words
+    assert "names of keys are read downwards" in picture[64]
+    each = 1 if width == 80 else 3
+    for place in (0, 37, 59):
+        column = 4 + each * place + each // 2
+        assert "".join(line[column] for line in picture[:3]) == words[place]
+        assert picture[3 + place][column] == "█"
+    assert max(map(cell_len, picture)) <= width
+    assert max(map(cell_len, picture)) > width // 2
+
+
+def test_long_names_of_queries_are_cut_so_that_each_key_has_a_column():
+    names = ["incomprehensible"] * 71
+    picture = str(draw_matrix(torch.eye(71), names, names, colour=False))
+    assert "largest of" not in picture
+    assert picture.count("\nincompr… ") == 71
+
+
+def test_names_of_one_letter_stand_above_their_columns():
+    picture = lines(draw_matrix(torch.eye(30), [f"{place}." for place in range(30)], "abcdefghijklmnopqrstuvwxyzäöüß"))
+    assert picture[0].replace(" ", "") == "abcdefghijklmnopqrstuvwxyzäöüß"
+    assert picture[0].index("b") == 4 + 2
+
+
+def test_a_letter_that_is_wider_than_its_column_is_a_box_and_many_of_them_are_numbers():
+    words = [*["dog"] * 59, "🐶"]
+    assert lines(draw_matrix(torch.eye(60), words, words))[2].endswith("g□")
+    assert lines(draw_matrix(torch.eye(60), ["犬"] * 60, ["犬"] * 60))[0].split()[:2] == ["0", "10"]
+
+
+def test_where_names_have_no_place_it_says_how_to_see_them():
+    more = "the page has all of them"
+    for size, names, said in ((60, "dog", False), (78, "dog", True), (60, "犬", True), (10, "dog", False)):
+        assert (more in str(draw_matrix(torch.eye(size), [names] * size, [names] * size, more=more))) is said, size
+
+
+def test_an_average_of_heads_is_drawn_as_one_matrix_is():
+    both = lines(draw_matrix(torch.eye(3).expand(2, 3, 3)))
+    assert both[:6] == lines(draw_matrix(torch.eye(3)))[:6]
+    assert both[6] == f"{AXES}; averaged over 2"
 
 
 def test_with_colour_a_line_holds_two_queries():
