@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +76,8 @@ def paint(axes: Axes, picture: Tensor, size: tuple[int, int] | None = None) -> A
 
 def add_legend(figure: Figure, image: Any, axes: Any, *pictures: Tensor) -> None:
     """The legend from 0 to 1. It says so where weights of the pictures lie outside."""
-    low = any(bool((each < 0).any()) for each in pictures)
-    high = any(bool((each > 1 + 1e-5).any()) for each in pictures)
+    low = any(bool(((each < 0) & each.isfinite()).any()) for each in pictures)
+    high = any(bool(((each > 1 + 1e-5) & each.isfinite()).any()) for each in pictures)
     ends = {(True, True): "both", (True, False): "min", (False, True): "max"}.get((low, high), "neither")
     ticks = FEW_TICKS if figure.get_figheight() < LOW else TICKS
     bar = figure.colorbar(image, ax=axes, extend=ends, ticks=ticks, format="%g", fraction=0.04, pad=0.02)
@@ -116,11 +117,14 @@ def _size(places: Sequence[int]) -> int:
 
 
 def write_numbers(axes: Axes, picture: Tensor) -> None:
-    """Write each weight into its cell, in hundredths."""
+    """Write each weight into its cell, in hundredths; ? where it is no finite number."""
     for row, weights in enumerate(picture.tolist()):
         for column, weight in enumerate(weights):
-            text = f"{100 * weight:.0f}" if abs(weight) >= 0.005 else "·"
-            colour = "white" if weight < DARK_BELOW else "black"
+            if math.isfinite(weight):
+                text = f"{100 * weight:.0f}" if abs(weight) >= 0.005 else "·"
+                colour = "white" if weight < DARK_BELOW else "black"
+            else:
+                text, colour = "?", "black"  # on a cell that has no colour
             axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import ShapeError
 from regard.plots.canvas import MOST_LABELS, add_legend, colours, label, new_figure, paint, write_around, write_numbers
-from regard.plots.reading import AXES, Reading, as_tensor, every_picture, pooling_notes, read, shown
+from regard.plots.reading import AXES, Reading, as_tensor, every_picture, pooling_notes, read, shown, unless_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,13 +80,15 @@ def _one_map(reading: Reading, title: str, note: str, row_name: str, column_name
     unnamed = reading.rows is None and reading.columns is None
     image = paint(axes, reading.picture, reading.size if unnamed else None)
     label(axes, reading.rows, reading.columns)
-    if max(height, width) <= MOST_NUMBERED:
+    is_numbered = max(height, width) <= MOST_NUMBERED
+    if is_numbered:
         write_numbers(axes, reading.picture)
         note = "; ".join(part for part in ("numbers are hundredths", note) if part)
     axes.set_ylabel(row_name)
     axes.set_xlabel(column_name)
     add_legend(figure, image, axes, reading.picture)
-    write_around(figure, title, reading.caption, note)
+    strange = unless_finite(reading.picture, "?" if is_numbered else "a white cell")
+    write_around(figure, title, reading.caption + strange, note)
     return figure
 
 
@@ -128,8 +130,10 @@ def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> F
                 axes.set_title(f"head {head}" if head == 0 else f"{head}", fontsize=8)
             if head == 0:
                 axes.set_ylabel(f"layer {layer}" if layer == 0 else f"{layer}", fontsize=8)
-    add_legend(figure, image, grid, *(each for of_layer in pictures for each in of_layer))
-    write_around(figure, title, "; ".join(("in each map " + AXES, *notes)), note)
+    every = [each for of_layer in pictures for each in of_layer]
+    add_legend(figure, image, grid, *every)
+    strange = max(unless_finite(each, "a white cell") for each in every)
+    write_around(figure, title, "; ".join(("in each map " + AXES, *notes)) + strange, note)
     return figure
 
 
@@ -177,13 +181,14 @@ def ranked(weights: Any, columns: Sequence[str], query: str, *, note: str = "", 
     row = as_tensor(weights)
     if row.ndim != 1 or row.numel() != len(columns) or not len(columns):
         raise ShapeError(f"`columns` must have a name for each weight: got {len(columns)} for {tuple(row.shape)}.")
-    order = row.argsort(descending=True, stable=True)[:most].tolist()
-    found = [float(row[place]) for place in order]
+    order = sorted(range(len(columns)), key=lambda place: (not bool(row[place].isfinite()), -float(row[place])))[:most]
+    found = [float(row[place]) if bool(row[place].isfinite()) else 0.0 for place in order]
+    said = [f"{each:.3f}" if bool(row[place].isfinite()) else "?" for place, each in zip(order, found, strict=True)]
     figure = new_figure(6.4, 0.28 * len(order) + 1.6)
     axes = figure.subplots()
     scale = colours()
     bars = axes.barh(range(len(order)), found, color=[scale.to_rgba(each) for each in found])
-    axes.bar_label(bars, [f"{each:.3f}" for each in found], padding=3, fontsize=8)
+    axes.bar_label(bars, said, padding=3, fontsize=8)
     axes.set_yticks(range(len(order)), [shown(columns[place]) for place in order], parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(min(0.0, *found), max(1.0, *found))
@@ -194,7 +199,7 @@ def ranked(weights: Any, columns: Sequence[str], query: str, *, note: str = "", 
     write_around(
         figure,
         f"what “{shown(query)}” looks at",
-        f"{AXES}: this is one row, its keys from top to bottom{left_out}",
+        f"{AXES}: this is one row, its keys from top to bottom{left_out}" + unless_finite(row[order], "?"),
         note,
     )
     return figure

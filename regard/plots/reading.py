@@ -116,6 +116,17 @@ def pooling_notes(size: tuple[int, int], drawn: tuple[int, ...]) -> list[str]:
     ]
 
 
+def unless_finite(picture: Tensor, what: str) -> str:
+    """What a caption goes on to say of cells that are NaN or infinite, drawn as `what`; nothing where there are none.
+
+    Example:
+        >>> import torch
+        >>> unless_finite(torch.tensor([[0.5, torch.nan]]), "?"), unless_finite(torch.ones(1, 1), "?")
+        ('; ? is no finite number', '')
+    """
+    return "" if bool(picture.isfinite().all()) else f"; {what} is no finite number"
+
+
 def as_tensor(weights: Any) -> Tensor:
     """Weights as a tensor without a gradient."""
     import torch

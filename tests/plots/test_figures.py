@@ -94,6 +94,31 @@ def test_small_maps_have_their_numbers_and_large_ones_do_not():
     assert "hundredths" not in texts(plots.matrix(torch.eye(50)))
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")], ids=str)
+def test_what_is_no_finite_number_is_said_and_has_no_colour(bad):
+    few, many = torch.eye(3), torch.eye(40)
+    few[0, 1] = many[0, 1] = bad
+    numbered = plots.matrix(few)
+    assert "? is no finite number" in texts(numbered)
+    assert [each.get_text() for each in numbered.axes[0].texts][:3] == ["100", "?", "·"]
+    assert image(numbered).get_array().mask.tolist()[0] == [False, True, False]
+    assert "a white cell is no finite number" in texts(plots.matrix(many))
+    assert "a white cell is no finite number" in texts(plots.heads([few[None], torch.eye(3)[None]]))
+    assert "others at the ends" not in texts(numbered)
+    for figure in (numbered, plots.matrix(torch.eye(40)), plots.heads(torch.eye(3)[None, None])):
+        assert ("no finite number" in texts(figure)) is (figure is numbered)
+        drawn(figure)
+
+
+def test_a_ranked_row_has_what_is_no_finite_number_last():
+    figure = plots.ranked([float("nan"), 0.25, float("inf"), 0.75], list("abcd"), "q")
+    assert [each.get_text() for each in figure.axes[0].get_yticklabels()] == ["d", "b", "a", "c"]
+    assert [each.get_text() for each in figure.axes[0].texts] == ["0.750", "0.250", "?", "?"]
+    assert "? is no finite number" in texts(figure)
+    assert figure.axes[0].get_xlim() == (0.0, 1.0)
+    drawn(figure)
+
+
 def test_long_inputs_are_pooled_to_the_largest_and_the_figure_says_so():
     x = torch.randn(700, 4, generator=torch.Generator().manual_seed(0))
     view = weigh(x, x, x, mask=Causal())
