@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import OptionError
-from regard.plots.reading import read
+from regard.plots.reading import read, unless_finite
 
 TEMPLATE = Path(__file__).with_name("page.html")
 MOST = (200, 200)  # cells of one picture: a browser shows as many without delay
@@ -64,7 +64,7 @@ def _described(picture: Picture) -> dict[str, Any]:
     weights = [[_shortest(each) if math.isfinite(each) else None for each in row] for row in reading.picture.tolist()]
     return {
         "title": picture.title,
-        "caption": reading.caption,
+        "caption": reading.caption + unless_finite(reading.picture, "a cell without a colour"),
         "note": picture.note,
         "rows": reading.rows or [str(place) for place in range(height)],
         "columns": reading.columns or [str(place) for place in range(width)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,14 @@ def test_words_are_in_the_file_as_data_and_never_as_markup():
     assert (picture["title"], picture["note"]) == (WORDS[0], WORDS[1])
 
 
+def test_text_may_stand_alone_and_below_a_matrix():
+    alone, below = data_in(page([Picture(title=WORDS[0], printed=WORDS[1]), Picture(WEIGHTS, printed="a\n  b")]))[
+        "pictures"
+    ]
+    assert alone == {"title": WORDS[0], "note": "", "printed": WORDS[1], "weights": None}
+    assert (below["printed"], len(below["weights"])) == ("a\n  b", 4)
+
+
 def test_the_file_has_the_exact_weights():
     weights = torch.rand(3, 5)
     found = torch.tensor(data_in(page(Picture(weights)))["pictures"][0]["weights"])
@@ -51,6 +60,8 @@ def test_the_file_names_no_other_place():
 def test_what_is_not_a_number_is_null():
     found = data_in(page(Picture([[float("nan"), 1.0]])))
     assert found["pictures"][0]["weights"] == [[None, 1.0]]
+    assert found["pictures"][0]["caption"] == f"{AXES}; a cell without a colour is no finite number"
+    assert data_in(page(Picture([[0.5, 1.0]])))["pictures"][0]["caption"] == AXES
 
 
 def test_long_inputs_are_pooled_and_the_page_says_so():
@@ -116,6 +127,17 @@ def test_clicking_a_word_ranks_its_row(opened):
     assert opened.locator(".ranked tr td:nth-child(2)").all_inner_texts() == ["0.4000", "0.3000", "0.2000", "0.1000"]
     opened.locator("thead th").nth(1).click()  # the same words stand above
     assert WORDS[1] in opened.locator("aside h2").inner_text()
+
+
+def test_the_legend_has_its_weights_where_their_colours_are(opened):
+    ramp = opened.locator(".ramp").bounding_box()
+    ticks = opened.locator(".tick")
+    assert ticks.all_inner_texts() == ["0", "0.01", "0.05", "0.1", "0.25", "0.5", "1"]
+    boxes = [each.bounding_box() for each in ticks.all()]
+    for text, box in zip(ticks.all_inner_texts(), boxes, strict=True):
+        middle = (box["x"] + box["width"] / 2 - ramp["x"]) / ramp["width"]
+        assert middle == pytest.approx(float(text) ** 0.5, abs=0.01)  # as the map goes by the square root
+    assert all(one["x"] + one["width"] <= other["x"] for one, other in pairwise(boxes))
 
 
 def test_everything_can_be_reached_by_keyboard(opened):
