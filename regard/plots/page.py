@@ -19,23 +19,25 @@ MOST = (200, 200)  # cells of one picture: a browser shows as many without delay
 
 @dataclass(frozen=True)
 class Picture:
-    """One matrix of a page.
+    """One matrix of a page, or a section of text alone.
 
     Args:
-        weights: What `weigh` gives, or a tensor `(..., n_queries, n_keys)`.
+        weights: What `weigh` gives, or a tensor `(..., n_queries, n_keys)`; None for text alone.
         rows: A name for each query; numbers if left out.
         columns: A name for each key; likewise.
         title: Above it.
-        note: Below it.
+        note: Below the title; a line of it is a line there.
         selected: The row that is ranked when the page opens.
+        printed: Below the matrix, line by line in type of one width: code, or what characters draw.
     """
 
-    weights: Any
+    weights: Any = None
     rows: Sequence[str] | None = None
     columns: Sequence[str] | None = None
     title: str = ""
     note: str = ""
     selected: int | None = None
+    printed: str = ""
 
 
 def page(pictures: Picture | Sequence[Picture], title: str = "Attention weights") -> str:
@@ -57,15 +59,17 @@ def page(pictures: Picture | Sequence[Picture], title: str = "Attention weights"
 
 
 def _described(picture: Picture) -> dict[str, Any]:
+    told = {"title": picture.title, "note": picture.note, "printed": picture.printed}
+    if picture.weights is None:
+        return {**told, "weights": None}
     reading = read(picture.weights, picture.rows, picture.columns, most=MOST)
     height, width = reading.picture.shape
     if picture.selected is not None and not 0 <= picture.selected < height:
         raise OptionError(f"`selected` must be a row from 0 to {height - 1}: got {picture.selected}.")
     weights = [[_shortest(each) if math.isfinite(each) else None for each in row] for row in reading.picture.tolist()]
     return {
-        "title": picture.title,
+        **told,
         "caption": reading.caption + unless_finite(reading.picture, "a cell without a colour"),
-        "note": picture.note,
         "rows": reading.rows or [str(place) for place in range(height)],
         "columns": reading.columns or [str(place) for place in range(width)],
         "weights": weights,

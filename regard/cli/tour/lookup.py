@@ -39,7 +39,7 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
 
 def maps(numbers: Numbers) -> list[Picture]:
     names = [f"{key}: {value}" for key, value in zip(numbers["keys"], numbers["values"], strict=True)]
-    return [Picture([numbers["weights"]], [numbers["query"]], names, note="One 1 among 0s is a database query.")]
+    return [Picture([numbers["weights"]], [numbers["query"]], names)]
 
 
 STOP = Stop(

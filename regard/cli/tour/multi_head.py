@@ -74,7 +74,7 @@ def maps(numbers: Numbers) -> list[Picture]:
     names = [f"{numbers['query']}, seeing {head['scope']}" for head in numbers["heads"]]
     columns = told_apart(numbers["words"])
     weights = [head["weights"] for head in numbers["heads"]]
-    return [Picture(weights, names, columns, note="One query in four heads. W_Q, W_K and W_V are random here.")]
+    return [Picture(weights, names, columns, note="One query in four heads.")]
 
 
 STOP = Stop(

@@ -33,7 +33,12 @@ def measure() -> Numbers:
         placed = encoder(place(X[order]))[back] - encoder(place(X))
 
         y = encoder(place(X))
-        S, FF = lambda x: encoder.self_attn(x, x, x, need_weights=False)[0], encoder.feed_forward
+
+        def S(x: Tensor) -> Tensor:
+            output: Tensor = encoder.self_attn(x, x, x, need_weights=False)[0]
+            return output
+
+        FF = encoder.feed_forward
         h = norm(place(X) + S(place(X)))
         by_hand = norm(h + FF(h))
         other = h.clone()
@@ -64,9 +69,10 @@ def norm(x: Tensor) -> Tensor:
     return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
 
 
-def picture(numbers: Numbers, width: int) -> list[Text | str]:
+def _told(numbers: Numbers) -> dict[str, str]:
+    """What was measured of each part."""
     n = numbers["n_words"]
-    told = {
+    return {
         "positions": f"Shuffle the words and put the outputs back: without positions they differ by "
         f"{numbers['shuffled_without_positions']:.0e}, with them by {numbers['shuffled_with_positions']:.1f}.",
         "self-attention": f"One word changes, and {numbers['changed_by_attention']} of {n} outputs do.",
@@ -74,8 +80,11 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
         "x + …, norm": f"Written out, the encoder's y is the same to {numbers['largest_difference_from_formula']:.0e}.",
         "causal mask": f"All weight on later words: {numbers['weight_of_later_words']:g}.",
     }
+
+
+def picture(numbers: Numbers, width: int) -> list[Text | str]:
     lines: list[Text | str] = []
-    for name, text in told.items():
+    for name, text in _told(numbers).items():
         first, *more = wrap(text, width - COLUMN, break_on_hyphens=False)
         lines += [Text.assemble((f"{name:<{COLUMN}}", "bold"), first), *(" " * COLUMN + each for each in more)]
     largest = max(max(row) for row in numbers["read"])
@@ -88,8 +97,9 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
 
 def maps(numbers: Numbers) -> list[Picture]:
     rows, columns = numbers["written"], numbers["words"]
-    causal = "The decoder's self-attention: no word looks at a later one. Averages of the heads, here and below."
-    cross = "Its cross-attention: rows are what is written, columns what was read."
+    measured = "\n".join(f"{part}: {text}" for part, text in _told(numbers).items())
+    causal = f"{measured}\nThe decoder's self-attention: no word looks at a later one. Averages of the heads."
+    cross = "The decoder's cross-attention: rows are what is written, columns what was read."
     return [Picture(numbers["itself"], rows, rows, note=causal), Picture(numbers["read"], rows, columns, note=cross)]
 
 

@@ -55,8 +55,7 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
 
 def maps(numbers: Numbers) -> list[Picture]:
     names = numbers["words"]
-    note = "GloVe's vectors; nothing is learned about this sentence."
-    return [Picture(numbers["matrix"], names, names, note=note, selected=names.index(numbers["query"]))]
+    return [Picture(numbers["matrix"], names, names, selected=names.index(numbers["query"]))]
 
 
 STOP = Stop(

@@ -111,15 +111,18 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     for start in range(0, len(numbers["source"]), room):
         part = [row[start : start + room] for row in numbers["matrix"]]
         lines += [half_blocks(part, numbers["written"], numbers["source"][start : start + room], largest), ""]
-    told = (
+    return [*lines, half_blocks_legend(largest, width), "", *wrap(_told(numbers), width)]
+
+
+def _told(numbers: Numbers) -> str:
+    return (
         f"{numbers['steps']} steps took {numbers['seconds']:.1f} s. Of {numbers['n_unseen']} sentences that it had "
         f"never read, this one among them, it translates {numbers['n_right']} without a mistake."
     )
-    return [*lines, half_blocks_legend(largest, width), "", *wrap(told, width)]
 
 
 def maps(numbers: Numbers) -> list[Picture]:
-    note = f"“{numbers['sentence']}”, translated by a small Transformer: what each word that it writes looks at."
+    note = f"Rows are what it writes, columns what it reads.\n{_told(numbers)}"
     rows, columns = told_apart(numbers["written"]), told_apart(numbers["source"])
     return [Picture(numbers["matrix"], rows, columns, note=note, selected=0)]
 
