@@ -88,7 +88,6 @@ def _load(model: Path | None) -> Pronouncer:
 def _print(said: Sequence[Pronunciation]) -> None:
     from regard.plots.terminal import draw_matrix
 
-    width = min(out.width, 80)
     colour = out.color_system is not None and not out.no_color
     for place, each in enumerate(said):
         if place:
@@ -98,7 +97,7 @@ def _print(said: Sequence[Pronunciation]) -> None:
             continue
         out.print(f"{each.word}  {each}", style="bold", markup=False, soft_wrap=True)
         out.print(f"{_read(each)}; rows are sounds, columns are letters", style="dim", markup=False)
-        picture = draw_matrix(each.alignment, each.phonemes, list(each.letters), width=width, colour=colour)
+        picture = draw_matrix(each.alignment, each.phonemes, list(each.letters), width=out.width, colour=colour)
         out.print(picture, soft_wrap=True)
         if beyond := _beyond(each):
             out.print(beyond, style="dim")
