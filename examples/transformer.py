@@ -44,4 +44,4 @@ for _ in range(150):
 words = [spanish[token] for token in written.tokens]
 print(sentence, "→", " ".join(words))
 assert " ".join(words) == pairs[sentence]
-print(draw_matrix(written.attention[0, 0, : len(words)], words, sentence.split(), colour=False))
+print(draw_matrix(written.attention[0, 0], words, sentence.split(), colour=False))

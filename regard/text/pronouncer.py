@@ -114,7 +114,7 @@ class Pronouncer:
         said = []
         for word, plain, each in zip(given, letters, written, strict=True):
             assert each.attention is not None
-            looks = each.attention.mean((0, 1))[: len(each.tokens), : len(plain)]
+            looks = each.attention.mean((0, 1))[:, : len(plain)]
             probability = float(torch.tensor(each.score).exp())
             said.append(Pronunciation(word, plain, phoneme_names(each.tokens), probability, looks))
         return said
