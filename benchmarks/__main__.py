@@ -3,7 +3,7 @@
     python -m benchmarks                     # every row; writes benchmarks/results/
     python -m benchmarks --only gated view   # some of them
     python -m benchmarks --quick             # everything at small sizes, in a few minutes; writes nothing
-    python -m benchmarks --figures           # draw docs/*.svg from the results
+    python -m benchmarks --figures           # draw docs/*.svg and the README's tables from the results
 
 Everybody runs in the same process, in turns, and the best of several rounds counts. A row that fails says so, and the
 others go on.
@@ -48,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=WORK, metavar="NAME", help="these rows alone")
     parser.add_argument("--list", action="store_true", help="say which rows there are")
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds; nothing is written")
-    parser.add_argument("--figures", action="store_true", help="draw the figures from the results, measure nothing")
+    parser.add_argument(
+        "--figures", action="store_true", help="draw figures and tables from the results, measure nothing"
+    )
     options = parser.parse_args(arguments)
     console = Console(highlight=False, soft_wrap=True)
     if options.list:
@@ -56,8 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"{name:16} {about}")
         return 0
     if options.figures:
-        from benchmarks import figures
+        from benchmarks import figures, tables
 
+        tables.write_times()
         for path in figures.draw_all():
             console.print(str(path))
         return 0

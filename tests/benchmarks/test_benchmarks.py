@@ -200,3 +200,18 @@ def test_figures_are_the_same_bytes_each_time(tmp_path: Path):
             }
             texts.append([figures.save(figure, name, folder).read_bytes() for name, figure in drawn.items()])
     assert texts[0] == texts[1]
+
+
+@needs_matplotlib
+def test_the_readme_has_the_times_of_the_results():
+    from benchmarks import results, tables
+
+    rows, text = results.read(report.NAME)["rows"], tables.README.read_text(encoding="utf-8")
+    assert tables.with_times(text, rows) == text, "run: python -m benchmarks --figures"
+    slower = {**rows, "dot": {**rows["dot"], "figures": {"forward": {OURS: 0.05, "SDPA": 0.6}}}}
+    assert "| dot-product softmax | 50.0 ms · SDPA 600 ms, 12 × |  |" in tables.with_times(text, slower)
+    weighed, times = rows["multi-head-weights"]["figures"], {}
+    for quantity in ("forward", "memory"):
+        times[quantity] = weighed[quantity]["PyTorch"] / weighed[quantity][OURS]
+    assert f"PyTorch takes {times['forward']:.2f} times as long" in text
+    assert f"in a {times['memory']:.0f}th of the memory" in text

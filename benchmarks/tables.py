@@ -1,0 +1,78 @@
+"""The README's tables of times, from `benchmarks/results/`: written between its markers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks import results
+from benchmarks.contests import OURS
+from benchmarks.figures import best_peer
+from benchmarks.report import NAME
+
+README = Path(__file__).parent.parent / "README.md"
+
+ATTENTION = {
+    "dot": "dot-product softmax",
+    "gated": "gated",
+    "gaussian": "Gaussian",
+    "sigmoid": "sigmoid weights",
+    "conic": "conic weights",
+    "softcap": "soft-capped",
+    "topk": "top-k 32",
+    "additive": "additive, hidden 64, (1, 4, 1024, 64)",
+    "entmax": "entmax 1.5, (1, 8, 2048, 64)",
+    "sparsemax": "sparsemax, (1, 8, 2048, 64)",
+    "window": "window of 256 in 16,384, two heads",
+    "selected": "64 selected keys of 16,384, two heads",
+}
+LAYERS = {
+    "multi-head": "multi-head attention, (8, 512, 512)",
+    "multi-head-weights": "the same with its 8 heaviest weights, (1, 2048, 512)",
+    "encoder": "encoder of two layers, (8, 256, 512)",
+    "sentences": "MiniLM, 100 sentences",
+}
+TABLES = {
+    "attention": (
+        "at (1, 8, 4096, 64), unless said | forward: regard · the best peer that computes the same",
+        ATTENTION,
+    ),
+    "layers": ("layers | forward: regard · the best peer that computes the same", LAYERS),
+}
+
+
+def with_times(text: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The text with the times of these results between its markers."""
+    for name, (heading, labels) in TABLES.items():
+        head, start, rest = text.partition(f"<!-- times of {name}, by python -m benchmarks --figures -->")
+        _, end, tail = rest.partition(f"<!-- end of {name} -->")
+        lines = [f"| {heading} | forward + backward |", "|---|---|---|"]
+        for key, label in labels.items():
+            cells = [_cell(rows[key], quantity) for quantity in ("forward", "training")]
+            lines.append(f"| {label} | {' | '.join(cells)} |")
+        text = f"{head}{start}\n\n" + "\n".join(lines) + f"\n\n{end}{tail}"
+    return text
+
+
+def write_times() -> None:
+    """Write the tables into the README."""
+    rows = results.read(NAME)["rows"]
+    README.write_text(with_times(README.read_text(encoding="utf-8"), rows), encoding="utf-8")
+
+
+def _cell(row: Mapping[str, Any], quantity: str) -> str:
+    figures = row["figures"].get(quantity, {})
+    if OURS not in figures:
+        return ""
+    ours, best = _readable(figures[OURS]), best_peer(row, quantity)
+    if best is None:
+        return ours
+    name, times = best
+    digits = 2 if times < 1.95 else 1 if times < 9.95 else 0
+    return f"{ours} · {name} {_readable(figures[name])}, {times:.{digits}f} ×"
+
+
+def _readable(seconds: float) -> str:
+    milliseconds = 1000 * seconds
+    return f"{milliseconds:.0f} ms" if milliseconds >= 99.5 else f"{milliseconds:.1f} ms"
