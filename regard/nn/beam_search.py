@@ -120,13 +120,17 @@ class BeamSearch:
         if not closed or not following:
             return not following
         # A score only falls; the longest sequence divides it by most.
-        longest = math.pow(self.max_length + 1, self.penalty)
-        return max(each.score for each in following) / longest <= max(self._rank(each) for each in closed)
+        reachable = self._rank(max(each.score for each in following), self.max_length + 1)
+        return reachable <= max(self._rank_of(each) for each in closed)
 
-    def _rank(self, each: _Hypothesis) -> float:
-        return each.score / math.pow(max(len(each.tokens), 1), self.penalty)
+    def _rank_of(self, each: _Hypothesis) -> float:
+        return self._rank(each.score, max(len(each.tokens), 1))
+
+    def _rank(self, score: float, length: int) -> float:
+        """What sequences are compared by: −log(−score / length^penalty), which no penalty takes out of range."""
+        return math.inf if score >= 0 else self.penalty * math.log(length) - math.log(-score)
 
     def _best(self, place: int) -> Written:
         found = self.closed[place] or [each for each in self.open[place] if each.score > -math.inf]
-        best = max(found, key=self._rank)
+        best = max(found, key=self._rank_of)
         return finish(best.tokens, self.stop, self.max_length, best.score, best.looks)

@@ -147,3 +147,10 @@ def test_a_penalty_for_length_makes_sequences_longer(models, write):
         found = write(models["recurrent"](0), method="beam", beams=64, max_length=3, length_penalty=penalty)
         lengths.append(sum(len(each.tokens) for each in found))
     assert lengths[0] < lengths[1]
+
+
+def test_a_large_penalty_for_length_takes_the_longest_sequence():
+    table = Table(7, torch.Generator().manual_seed(0))
+    options = {"method": "beam", "beams": 3, "max_length": 6, "length_penalty": 1000.0}
+    (found,) = nn.generate(table, torch.zeros(1, 1, dtype=torch.long), start=START, stop=STOP, **options)
+    assert len(found.tokens) == 6
