@@ -34,5 +34,5 @@ def unpack(packed: dict[str, Tensor]) -> dict[str, Tensor]:
     return {
         name: tensor.float() * packed[name + _SCALE] if name + _SCALE in packed else tensor.float()
         for name, tensor in packed.items()
-        if not name.endswith(_SCALE)
+        if not (name.endswith(_SCALE) and name.removesuffix(_SCALE) in packed)  # one may be learned under that name
     }

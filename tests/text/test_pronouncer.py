@@ -50,9 +50,11 @@ def test_packed_weights_are_off_by_half_a_step_at_most() -> None:
         "zeros": torch.zeros(2, 3),
         "bias": torch.randn(5),
         "none": torch.ones(0, 3),
+        "score.scale": torch.randn(5),
     }
     packed = pack(weights)
-    assert [packed[name].dtype for name in weights] == [torch.int8, torch.int8, torch.float16, torch.int8]
+    dtypes = [packed[name].dtype for name in weights]
+    assert dtypes == [torch.int8, torch.int8, torch.float16, torch.int8, torch.float16]
     again = unpack(packed)
     assert list(again) == list(weights)
     step = weights["matrix"].abs().amax(-1, keepdim=True) / 127
