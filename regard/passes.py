@@ -23,6 +23,7 @@ from regard.engines.tiles import Stream, Tile
 from regard.problem import AttentionProblem
 from regard.progress import Progress
 from regard.readers import Reader, TopWeights
+from regard.tensors import without_autocast
 from regard.weights import Statistics
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class Passes:
     def _passes(self, count: int) -> Iterator[None]:
         """Around some passes: no gradients, no autocast, and a bar if they take long."""
         device = self._problem.grid.device.type
-        with torch.no_grad(), torch.autocast(device, enabled=False), self._progress.over(count):
+        with torch.no_grad(), without_autocast(device), self._progress.over(count):
             yield
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from regard.engines.reference import define_weights
 from regard.engines.strips import map_strips
 from regard.problem import AttentionProblem
+from regard.tensors import without_autocast
 
 
 def track(problem: AttentionProblem, *, entropy: bool, received: bool) -> tuple[Tensor | None, Tensor | None]:
@@ -23,7 +24,7 @@ def track(problem: AttentionProblem, *, entropy: bool, received: bool) -> tuple[
     like = problem.values.new_zeros((), dtype=problem.compute_dtype)
     entropies: list[Tensor] = []
     total = like.expand(*grid.batch_shape, grid.n_keys)
-    with torch.autocast(grid.device.type, enabled=False):
+    with without_autocast(grid.device.type):
         for row_entropies, strip_total in map_strips(problem, summarise):
             if row_entropies is not None:
                 entropies.append(row_entropies)

@@ -119,7 +119,8 @@ class WeightsView:
         if places.numel() and (places.is_floating_point() or places.dtype == torch.bool):
             raise OptionError(f"`index` of rows() must hold integers: got {places.dtype}. Use .nonzero() of a mask.")
         places = places.long()
-        if places.numel() and not bool(((places >= -n_queries) & (places < n_queries)).all()):
+        in_range = (places >= -n_queries) & (places < n_queries)
+        if places.numel() and not places.is_meta and not bool(in_range.all()):
             raise OptionError(
                 f"`index` of rows() must be in [{-n_queries}, {n_queries}): got {places.tolist()}. "
                 f"Queries count from 0."
@@ -288,7 +289,9 @@ class WeightsView:
             f"WeightsView of {self.kind} weights, {' × '.join(map(str, self.shape))}: "
             f"{type(problem.score).__name__} under {type(problem.weights).__name__}"
         ]
-        return "\n".join(lines + [f"  {line}" for line in draw(self)])
+        if not problem.queries.is_meta:  # which has no numbers to draw
+            lines += [f"  {line}" for line in draw(self)]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"

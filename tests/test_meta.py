@@ -67,6 +67,18 @@ def test_attention_has_its_shape(options):
     assert [each.shape for each in gradients] == [each.shape for each in tensors]
 
 
+@pytest.mark.parametrize("mask", [None, Causal(align="end")], ids=str)
+def test_a_view_says_the_shapes_of_its_readings(mask):
+    view = weigh(*three(), mask=mask)
+    seen = view.collect(top=2, entropy=True, received=True, map=(2, 3), output=True)
+    assert seen.top.weights.shape == seen.top.indices.shape == (2, 3, 4, 2)
+    assert (seen.entropy.shape, seen.received.shape, seen.map.shape) == ((2, 3, 4), (2, 3, 5), (2, 3, 2, 3))
+    assert view.rows([0, -1]).shape == (2, 3, 2, 5)
+    assert view.tile(slice(1, 3), slice(0, 2)).shape == (2, 3, 2, 2)
+    assert view.log_normalizer().shape == (2, 3, 4)
+    assert "2 × 3 × 4 × 5" in repr(view)
+
+
 def test_the_plan_is_the_definition():
     assert plan(*three()).engine == "reference"
 
@@ -98,6 +110,9 @@ def test_multi_head_attention(options):
     assert layer(x, x, x, need_weights=False)[0].shape == x.shape
     output.sum().backward()
     assert all(each.grad.shape == each.shape for each in layer.parameters())
+    output, view = layer.attend_and_weigh(x, x, x, top=2)
+    assert output.shape == x.shape
+    assert view.top(2).indices.shape == (2, 3, 6, 2)
 
 
 def test_layers_that_are_made_there():

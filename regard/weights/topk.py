@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.errors import OptionError
-from regard.tracing import is_tracing
+from regard.tracing import is_hidden
 from regard.weights.base import Fold, Kind, Statistics, Weights, masked, over_one_tile
 from regard.weights.softmax import Softmax
 
@@ -182,7 +182,7 @@ def best_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         # topk() may take any of the keys that tie for the last place. Only then is a stable sort of everything needed.
         last = best[..., -1:]
         ties = ((scores == last).sum(-1) != (best == last).sum(-1)) & (last.squeeze(-1) > -torch.inf)
-        if not is_tracing() and not bool((ties | best[..., 0].isnan()).any()):
+        if not is_hidden(scores) and not bool((ties | best[..., 0].isnan()).any()):
             places = places.sort(dim=-1).values
             scores, within = scores.gather(-1, places).sort(dim=-1, descending=True, stable=True)
             return scores, places.gather(-1, within)
