@@ -75,14 +75,7 @@ def _load(model: Path | None) -> Pronouncer:
             if model is None
             else f"--model must be a file that examples/pronounce/train.py wrote: there is none at {model}."
         )
-    try:
-        return Pronouncer.load(path)
-    except Exception as error:
-        if type(error).__name__ != "SafetensorError":  # of a package that is imported only where it is used
-            raise
-        raise CheckpointError(
-            f"--model must be a file that examples/pronounce/train.py wrote: {path.name} is no safetensors file."
-        ) from None
+    return Pronouncer.load(path)
 
 
 def _print(said: Sequence[Pronunciation]) -> None:

@@ -67,14 +67,20 @@ class Pronouncer:
     def load(cls, path: str | Path = MODEL) -> Pronouncer:
         """The model in a file that `examples/pronounce/train.py` wrote; the one that comes with regard if left out."""
         try:
-            from safetensors import safe_open
+            from safetensors import SafetensorError, safe_open
         except ImportError:
             raise MissingDependency(
                 "The pronouncer's weights need safetensors. Install it with: pip install 'regard[text]'"
             ) from None
-        with safe_open(str(path), framework="pt") as file:
-            described = file.metadata() or {}
-            weights = unpack({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                described = file.metadata() or {}
+                weights = unpack({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+        except SafetensorError as error:
+            raise CheckpointError(
+                f"A pronouncer must be a file that examples/pronounce/train.py wrote: {Path(path).name} is no whole "
+                f"safetensors file ({error}). Get it again."
+            ) from None
         model = _described_model(described, Path(path).name)
         load_strictly(model, weights)
         return cls(model)
@@ -127,7 +133,7 @@ def _described_model(described: dict[str, str], file: str) -> Seq2Seq | Seq2SeqT
     try:
         kind, settings = json.loads(described["model"]), json.loads(described["settings"])
         return build_model(kind, settings)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(
             f"{file} must describe a model of the kind {' or '.join(KINDS)}, and its settings: got "
             f"model={described.get('model')}, settings={described.get('settings')} ({error})."

@@ -37,6 +37,8 @@ def plain_letters(word: str) -> str:
         >>> plain_letters("Café")
         'cafe'
     """
+    if not isinstance(word, str):
+        raise OptionError(f"A word must be a string: got {type(word).__name__}. Pass one, or a list of them.")
     plain = {each: _plain_letter(each) for each in unicodedata.normalize("NFC", word.strip())}
     bare = "".join(plain[each] for each in unicodedata.normalize("NFC", word.strip()))
     unknown = sorted(given for given, letters in plain.items() if any(each not in _LETTER_NUMBERS for each in letters))

@@ -106,7 +106,7 @@ def test_mistakes_are_said_in_a_line(model: str, tmp_path: Path) -> None:
         (("", "--model", model), 1, "'' has no letter"),
         (("a" * 65, "--model", model), 1, "A word may have 64 letters"),
         (("cat", "--model", "nowhere.safetensors"), 1, "there is none at nowhere.safetensors"),
-        (("cat", "--model", str(other)), 1, "other.safetensors is no safetensors file"),
+        (("cat", "--model", str(other)), 1, "other.safetensors is no whole safetensors file"),
         (("cat", "--model", model, "-o", "a.txt"), 2, "--output must end in one of .png"),
         ((), 2, "name a word"),
     ]:

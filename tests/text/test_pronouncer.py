@@ -84,6 +84,7 @@ def test_a_file_is_loaded_as_it_was_saved_but_for_rounding(tmp_path) -> None:
         ({"model": '"other"'}, 'model="other"'),
         ({"settings": "{"}, "and its settings"),
         ({"settings": '{"hiden": 8}'}, "hiden"),
+        ({"settings": '{"hidden": -1}'}, "negative dimension"),
         ({"settings": '{"hidden": 16}'}, "of another shape"),
     ],
 )
@@ -94,6 +95,18 @@ def test_a_file_that_describes_no_model_is_refused(changes, said, tmp_path) -> N
     with pytest.raises(CheckpointError) as error:
         Pronouncer.load(tmp_path / "a.safetensors")
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("size", [0, 5000])
+def test_a_damaged_file_is_refused_by_its_name(size, tmp_path) -> None:
+    (tmp_path / "a.safetensors").write_bytes(MODEL.read_bytes()[:size])
+    with pytest.raises(CheckpointError, match=r"a\.safetensors is no whole safetensors file"):
+        Pronouncer.load(tmp_path / "a.safetensors")
+
+
+def test_a_word_that_is_no_string_is_refused() -> None:
+    with pytest.raises(OptionError, match="A word must be a string: got int"):
+        Pronouncer(build_model("seq2seq", SMALL)).say(["cat", 3])  # type: ignore[list-item]
 
 
 def test_the_model_that_comes_with_regard_says_words_and_looks_along_the_letters() -> None:
