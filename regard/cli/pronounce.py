@@ -99,7 +99,7 @@ def _print(said: Sequence[Pronunciation]) -> None:
 def _read(said: Pronunciation) -> str:
     """How sure the model is, and of what."""
     of = "" if said.letters == said.word.lower() else f" of {said.letters}"
-    return f"{said.certainty:.2f} sure{of}, where 0.9 is the most"
+    return f"{said.certainty:.2f} sure{of}, where about 0.9 is the most"
 
 
 def _beyond(said: Pronunciation) -> str:
