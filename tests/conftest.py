@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 # Some virtual machines announce AMX but do not let a process use it, and oneDNN's bfloat16 products die there.
 # oneDNN reads this once, when torch is imported. The Makefile sets the same for everything that it runs.
@@ -12,6 +15,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import hypothesis
+import pytest
 import torch
 
 # The same examples in every run, so that a red run means a change. `pytest --hypothesis-profile=explore` finds more.
@@ -22,3 +26,18 @@ hypothesis.settings.load_profile("repeatable")
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the cores already: threads within each would only queue for them.
     torch.set_num_threads(1)
+
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real browser, for pages."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip("there is no Chromium here (Debian's package chromium)")
+    with api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

@@ -110,6 +110,7 @@ def loss_of(model: nn.Module, letters: Tensor, phonemes: Tensor, recipe: Recipe)
         return loss
     one, other = scores.log_softmax(-1).chunk(2)
     apart = ((one.exp() - other.exp()) * (one - other)).sum(-1)  # KL divergence one way and the other
+    # Over all places, the padded ones too: where a batch is filled up, it weighs less.
     return loss + recipe.consistency / 2 * apart.masked_fill(following[: len(apart)] == PAD, 0).mean()
 
 
@@ -219,6 +220,8 @@ def train(
             count += 1
             if count % recipe.between_averages == 0:
                 averaged.update_parameters(model)
+        if not averaged.n_averaged:  # a training so short has no average yet
+            averaged.update_parameters(model)
         took = time.monotonic() - begun
         point = {"epoch": epoch, "loss": round(float(total) / (count - before), 4), "seconds": round(took, 1)}
         if epoch % max(recipe.epochs // 12, 1) == 0 or epoch == recipe.epochs:

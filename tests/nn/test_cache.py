@@ -1,10 +1,10 @@
-"""A layer that is called token by token with a cache computes what it computes at once without one."""
+"""A layer that is called token by token with a cache computes what it computes at once; and what a cache keeps."""
 
 import pytest
 import torch
 
 from regard import Causal, nn
-from regard.errors import OptionError, ShapeError
+from regard.errors import DtypeError, OptionError, ShapeError
 
 DIM, HEADS, BATCH, LENGTH, MEMORY = 12, 3, 2, 6, 5
 ADDED = {
@@ -116,3 +116,60 @@ def test_a_memory_of_nothing_is_a_memory_too():
         layer(x, tokens(MEMORY), tokens(MEMORY), cache=cache)
     with pytest.raises(OptionError, match="takes keys and values once"):
         cache.extend(*cache.pairs())
+
+
+@pytest.mark.parametrize("grad", [(False,), (True,), (True, False)], ids=["no grad", "grad", "by turns"])
+def test_a_cache_grows_without_losing_what_it_has(grad):
+    cache, keys, values = nn.LayerCache(), torch.rand(2, 3, 300, 4), torch.rand(2, 3, 300, 5)
+    start = 0
+    for turn, size in enumerate((1, 62, 1, 1, 135, 100)):
+        with torch.set_grad_enabled(grad[turn % len(grad)]):
+            got = cache.extend(keys[..., start : start + size, :], values[..., start : start + size, :])
+        start += size
+        assert torch.equal(got[0], keys[..., :start, :])
+        assert torch.equal(got[1], values[..., :start, :])
+    assert cache.nbytes >= keys.nbytes + values.nbytes
+
+
+def test_a_cache_has_room_and_writes_a_token_in_place():
+    cache, keys = nn.LayerCache(), torch.rand(1, 2, 1, 4)
+    with torch.no_grad():
+        places = {cache.extend(keys, keys)[0].data_ptr() for _ in range(40)}
+    assert len(places) == 1
+
+
+def test_gradients_of_queries_survive_keys_that_need_none():
+    torch.manual_seed(1)
+    layer = nn.MultiHeadAttention(DIM, HEADS, batch_first=True, vdim=3)
+    for each in (layer.k_proj_weight, layer.v_proj_weight, layer.in_proj_bias):
+        each.requires_grad_(False)
+    x, values = torch.randn(BATCH, 4, DIM), torch.randn(BATCH, 4, 3)
+    cache, parts = nn.LayerCache(), []
+    for i in range(4):
+        part = x[:, i : i + 1]
+        parts.append(layer(part, part, values[:, i : i + 1], need_weights=False, cache=cache)[0])
+    whole = layer(x, x, values, need_weights=False, mask=Causal())[0]
+    got, wanted = (
+        torch.autograd.grad(each.square().sum(), layer.q_proj_weight)[0] for each in (torch.cat(parts, 1), whole)
+    )
+    torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        (lambda keys: (keys[:1], keys[:1]), ShapeError, "batch, heads and size"),  # one sequence would broadcast
+        (lambda keys: (keys[..., :2], keys), ShapeError, "batch, heads and size"),
+        (lambda keys: (keys, keys[:, :, :1]), ShapeError, "Every key must have its value"),
+        (lambda keys: (keys.double(), keys.double()), DtypeError, "its dtype, torch.float32: got torch.float64"),
+    ],
+    ids=["batch", "size", "values", "dtype"],
+)
+def test_what_does_not_fit_a_cache_leaves_it_as_it_was(change, error, text):
+    cache, keys = nn.LayerCache(), torch.rand(2, 3, 2, 4)
+    with torch.no_grad():
+        cache.extend(keys, keys)
+        with pytest.raises(error, match=text):
+            cache.extend(*change(keys))
+    assert cache.length == 2
+    assert torch.equal(cache.pairs()[0], keys)

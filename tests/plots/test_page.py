@@ -16,7 +16,6 @@ from regard.errors import OptionError
 from regard.plots import Picture, page
 
 AXES = "rows are queries, columns are keys"
-CHROMIUM = Path("/usr/bin/chromium")
 WORDS = ["<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "dog & “cat”", "<!--"]
 WEIGHTS = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25], [0.0, 0.0, 1.0, 0.0]])
 
@@ -75,17 +74,6 @@ def test_a_page_must_have_a_picture_and_its_selected_row():
         page([])
     with pytest.raises(OptionError, match="`selected` must be a row from 0 to 3: got 4"):
         page(Picture(WEIGHTS, selected=4))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip("there is no Chromium here (Debian's package chromium)")
-    with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
