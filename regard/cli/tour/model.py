@@ -6,7 +6,7 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from regard.cli.see import choose, told_apart
+from regard.cli.seen import choose, told_apart
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, seeded
 from regard.drawing import bar

@@ -9,7 +9,7 @@ from rich.text import Text
 from torch import Tensor
 
 from regard import Causal, nn
-from regard.cli.see import told_apart
+from regard.cli.seen import told_apart
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded, sentence_vectors, words
 from regard.cli.tour.pictures import spark

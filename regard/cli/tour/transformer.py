@@ -11,7 +11,7 @@ from rich.text import Text
 from torch import Tensor
 
 from regard import nn
-from regard.cli.see import told_apart
+from regard.cli.seen import told_apart
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import one_thread, seeded
 from regard.cli.tour.pictures import columns_that_fit, half_blocks, half_blocks_legend
