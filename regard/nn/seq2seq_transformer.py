@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from regard.masks import Causal
 from regard.nn.cache import KeyValueCache
-from regard.nn.decoder import Decoder, DecoderLayer
-from regard.nn.encoder import EncoderLayer
+from regard.nn.decoder import Decoder
 from regard.nn.layer import AttentionLayer
+from regard.nn.multi_head import MultiHeadAttention
 from regard.nn.positions import Rotary, SinusoidalPositions
 from regard.nn.transformer import Transformer
 from regard.nn.writer import State, check_source
@@ -45,7 +45,8 @@ class Seq2SeqTransformer(nn.Module):
         dropout: The share that is dropped in training.
         attention_dropout: The share of attention weights that are dropped; `dropout` if left out.
         norm_first: Whether each part is normalised before, not after.
-        rotary: Whether tokens of one sequence also look at each other by distance (`Rotary`).
+        rotary: Whether every attention also goes by distance (`Rotary`), the look at the source too: for sequences
+            that run alongside each other, as letters and sounds do.
         score, weights: Of every attention.
 
     Example:
@@ -95,8 +96,8 @@ class Seq2SeqTransformer(nn.Module):
                     module.dropout = attention_dropout
         if rotary:
             for module in self.transformer.modules():
-                if isinstance(module, EncoderLayer | DecoderLayer):
-                    module.self_attn.rotary = Rotary(dim // heads)
+                if isinstance(module, MultiHeadAttention):
+                    module.rotary = Rotary(dim // heads)
         self.output = nn.Linear(dim, target_vocabulary)
         self.scale = math.sqrt(dim)
         for embedding in (self.source_embedding, self.target_embedding):

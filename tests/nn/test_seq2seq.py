@@ -28,6 +28,7 @@ MODELS = {
     "transformer": transformer,
     "post-norm": lambda: transformer(norm_first=False, weights=Sparsemax()),
     "gated transformer": lambda: transformer(score=Additive(4, 4, 6)),
+    "rotary": lambda: transformer(rotary=True),
 }
 
 
@@ -99,6 +100,17 @@ def test_every_parameter_learns(name):
         loss.backward()
         optimizer.step()
     assert loss.item() < before / 2
+
+
+def test_rotary_goes_by_distance_in_every_attention_and_in_the_look_at_the_source():
+    model = build("rotary")
+    layers = [module for module in model.modules() if isinstance(module, nn.MultiHeadAttention)]
+    assert len(layers) == 6
+    assert all(layer.rotary is not None for layer in layers)
+    near = model(SOURCES, TARGETS, PADDING)
+    for place in range(2):
+        model.transformer.decoder.layers[place].multihead_attn.rotary = None
+    assert not torch.allclose(model(SOURCES, TARGETS, PADDING), near)
 
 
 def test_attention_is_bahdanaus_or_luongs():
