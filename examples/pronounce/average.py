@@ -1,6 +1,6 @@
 """Average a model's weights from before and after the last part of its training.
 
-    python examples/pronounce/average.py --dictionary cmudict.dict --before taught/seq2seq.safetensors \
+    python examples/pronounce/average.py --dictionary cmudict.dict --before taught/seq2seq.safetensors \\
         --after tuned/seq2seq.safetensors --out averaged/
 
 How much of each is chosen by the development words, in tenths; then the test judges. The record has those of both
@@ -56,7 +56,7 @@ def main() -> None:
         "before": json.loads(asked.before.with_suffix(".json").read_text(encoding="utf-8")),
         "after": json.loads(asked.after.with_suffix(".json").read_text(encoding="utf-8")),
     }
-    keep(model, kind, settings, record, asked.out, split.test, asked.device, asked.beams)
+    keep(model, kind, settings, record, out=asked.out, test=split.test, device=asked.device, beams=asked.beams)
 
 
 if __name__ == "__main__":

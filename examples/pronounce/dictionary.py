@@ -13,18 +13,13 @@ _VARIANT = re.compile(r"\(\d+\)$")
 _WORD = re.compile(r"[a-z']*[a-z][a-z']*")
 
 
-def is_word(spelling: str) -> bool:
-    """Whether a spelling is of the letters a to z, with apostrophes or without."""
-    return _WORD.fullmatch(spelling) is not None
-
-
 def read_dictionary(path: Path) -> Pronunciations:
     """Every word of the letters a to z and the apostrophe, with its pronunciations without stress, each once."""
     found: Pronunciations = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         spelling, *phonemes = line.partition("#")[0].split() or [""]  # after the sign is a comment
         word = _VARIANT.sub("", spelling)
-        if is_word(word) and phonemes:
+        if _WORD.fullmatch(word) and phonemes:
             said = tuple(phoneme.rstrip("012") for phoneme in phonemes)
             ways = found.setdefault(word, [])
             if said not in ways:
@@ -42,13 +37,15 @@ class Split:
 
 
 def split_words(dictionary: Pronunciations, seed: int, share: float = 1.0) -> Split:
-    """5% of the words for development, 10% for the test, the rest to learn from; `share` takes a part of all words."""
+    """5% of the words for development, 10% for the test, the rest to learn from; `share` takes a part of each.
+
+    A word is in the same part whatever the share.
+    """
     words = sorted(dictionary)
     random.Random(seed).shuffle(words)
-    words = words[: round(len(words) * share)]
     development, test = round(len(words) * 0.05), round(len(words) * 0.1)
 
     def part(some: list[str]) -> Pronunciations:
-        return {word: dictionary[word] for word in some}
+        return {word: dictionary[word] for word in some[: round(len(some) * share)]}
 
     return Split(part(words[development + test :]), part(words[:development]), part(words[development:][:test]))

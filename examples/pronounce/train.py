@@ -87,8 +87,8 @@ class Examples:
     def batches(self, size: int, draw: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         """(letters, phonemes between start and stop), each example once: spellings of a batch are equally long.
 
-        Batches come in few shapes: all have `size` rows, of which those without phonemes count for nothing, and
-        phonemes are padded to the next multiple of four.
+        On a GPU, where a shape is captured once and replayed, batches come in few of them: all have `size` rows, of
+        which those without phonemes count for nothing, and phonemes are padded to the next multiple of four.
         """
         order = torch.randperm(len(self.lengths), generator=draw)
         ordered = order[(self.lengths[order, 0] * 1000 + self.lengths[order, 1]).argsort(stable=True)]
@@ -97,7 +97,8 @@ class Examples:
         for place in torch.randperm(len(batches), generator=draw).tolist():
             batch = batches[place]
             n_letters, n_phonemes = self.lengths[batch].amax(0).tolist()
-            rows = batch[torch.arange(size) % len(batch)].to(self.letters.device, non_blocking=True)
+            n_rows = size if self.letters.is_cuda else len(batch)
+            rows = batch[torch.arange(n_rows) % len(batch)].to(self.letters.device, non_blocking=True)
             phonemes = self.phonemes[rows, : -(-n_phonemes // 4) * 4]
             phonemes[len(batch) :] = PAD
             yield self.letters[rows, :n_letters], phonemes
@@ -234,6 +235,8 @@ def main() -> None:
     reads.add_argument("--recipe", type=json.loads, default={}, help="another training: '{\"epochs\": 2}'")
     reads.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     asked = reads.parse_args()
+    if asked.said and asked.begin:
+        reads.error("--said and --begin have a plan each: take one after the other")
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
 
@@ -260,7 +263,7 @@ def main() -> None:
         "words": {name: len(getattr(split, name)) for name in ("train", "development", "test")} | {"said": len(said)},
         "curve": curve,
     }
-    keep(model, asked.model, settings, record, asked.out, split.test, asked.device, asked.beams)
+    keep(model, asked.model, settings, record, out=asked.out, test=split.test, device=asked.device, beams=asked.beams)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 
 from regard.cli.console import log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
+from regard.cli.seen import listed, told_apart
 from regard.cli.standard_input import standard_text
 from regard.errors import CheckpointError, OptionError
 
@@ -38,7 +40,7 @@ def pronounce(
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option(help="A model that examples/pronounce/train.py wrote; regard's own if left out."),
+        typer.Option(help="A model that examples/pronounce wrote; regard's own if left out."),
     ] = None,
 ) -> None:
     """Say English words in phonemes (ARPAbet: SH as in she), and show the letters that each sound looked at."""
@@ -57,10 +59,16 @@ def pronounce(
 
 
 def _standard_words() -> list[str]:
-    words = [] if sys.stdin.isatty() else standard_text().split()
+    words = [] if sys.stdin.isatty() else [bare for word in standard_text().split() if (bare := _bare(word))]
     if not words:
         raise typer.BadParameter("name a word, or write words to standard input.", param_hint="WORDS")
     return words
+
+
+def _bare(word: str) -> str:
+    """A word of a running text without the punctuation around it; apostrophes may be its own."""
+    marks = "".join({mark for mark in word if unicodedata.category(mark)[0] == "P"} - set("'‘’"))
+    return word.strip(marks)
 
 
 def _load(model: Path | None) -> Pronouncer:
@@ -73,7 +81,7 @@ def _load(model: Path | None) -> Pronouncer:
             "This copy of regard has no pronouncer in it. Train one with examples/pronounce/train.py, and name it with "
             "--model PATH."
             if model is None
-            else f"--model must be a file that examples/pronounce/train.py wrote: there is none at {model}."
+            else f"--model must be a file that examples/pronounce wrote: there is none at {model}."
         )
     return Pronouncer.load(path)
 
@@ -89,7 +97,8 @@ def _print(said: Sequence[Pronunciation]) -> None:
             out.print(f"{each.word}  (the model says nothing)", style="bold", markup=False, soft_wrap=True)
             continue
         out.print(f"{each.word}  {each}", style="bold", markup=False, soft_wrap=True)
-        out.print(f"{_read(each)}; rows are sounds, columns are letters", style="dim", markup=False)
+        out.print(_read(each), style="dim", markup=False)
+        out.print("rows are sounds, columns are letters", style="dim")
         picture = draw_matrix(each.alignment, each.phonemes, list(each.letters), width=out.width, colour=colour)
         out.print(picture, soft_wrap=True)
         if beyond := _beyond(each):
@@ -97,16 +106,22 @@ def _print(said: Sequence[Pronunciation]) -> None:
 
 
 def _read(said: Pronunciation) -> str:
-    """How sure the model is, and of what."""
-    of = "" if said.letters == said.word.lower() else f" of {said.letters}"
-    return f"{said.certainty:.2f} sure{of}, where about 0.9 is the most"
+    """How sure the model is, and what it read if that is not what was written."""
+    read = "" if said.letters == said.word.lower() else f"read as {said.letters}; "
+    return f"{read}{said.certainty:.2f} sure of a sound on average, where about 0.9 is the most"
 
 
 def _beyond(said: Pronunciation) -> str:
-    """Where the rest of a sound's weight is, if the letters do not have all of it."""
-    beyond = (1 - said.alignment.sum(-1)).tolist()
-    sound, share = max(zip(said.phonemes, beyond, strict=True), key=lambda pair: pair[1])
-    return f"{sound} also looks at the end of the word, with {share:.0%}" if share >= 0.005 else ""
+    """Where the rest of the sounds' weight is, if the letters do not have all of it."""
+    shares = zip(told_apart(said.phonemes), _at_the_end(said), strict=True)
+    parts = [f"{share:.0%} of {sound}" for sound, share in shares if share >= 0.01]
+    return f"the end of the word, which has no column, takes {listed(parts)}" if parts else ""
+
+
+def _at_the_end(said: Pronunciation) -> list[float]:
+    """Of each sound's weight, the share that looks past the last letter."""
+    shares: list[float] = (1 - said.alignment.sum(-1)).clamp_min(0).tolist()
+    return shares
 
 
 def _note(said: Pronunciation) -> str:
@@ -140,6 +155,7 @@ def _save(said: Sequence[Pronunciation], output: Path) -> None:
                     "probability": each.probability,
                     "certainty": each.certainty,
                     "alignment": each.alignment.tolist(),
+                    "end": _at_the_end(each),
                 }
                 for each in said
             ],

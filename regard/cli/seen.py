@@ -43,9 +43,9 @@ class Seen:
             return "nothing is hidden and nothing is scaled"
         share = self.hidden_share[self.places] if self.places else self.hidden_share
         asked = [f"“{shown(self.names[place])}”" for place in self.places]
-        of = f"the weight of {_listed(asked)}" if asked else "the weight"
+        of = f"the weight of {listed(asked)}" if asked else "the weight"
         return (
-            f"{_listed(self.hidden)} are hidden: they take {float(share.mean()):.0%} of {of}, and the rest is scaled "
+            f"{listed(self.hidden)} are hidden: they take {float(share.mean()):.0%} of {of}, and the rest is scaled "
             f"up to 1"
         )
 
@@ -59,7 +59,7 @@ class Seen:
         names = [shown(each) for each in self.unknown[:MOST_UNKNOWN]]
         if len(self.unknown) > MOST_UNKNOWN:
             names.append(f"{len(self.unknown) - MOST_UNKNOWN} more")
-        return f"{_listed(names)} are unknown to the model, which reads them as one and the same, [UNK]"
+        return f"{listed(names)} are unknown to the model, which reads them as one and the same, [UNK]"
 
     @property
     def notes(self) -> list[str]:
@@ -160,7 +160,7 @@ def _hidden(look: Look) -> list[str]:
     return [*added, *punctuation, *dict.fromkeys(filter(_is_symbol, others))]
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """Names as a sentence has them: a, b and c."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last

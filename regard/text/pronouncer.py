@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import CheckpointError, MissingDependency, ShapeError
+from regard.errors import CheckpointError, MissingDependency, OptionError, ShapeError
 from regard.nn import Seq2Seq, Seq2SeqTransformer, generate
 from regard.text.checkpoints import load_strictly
 from regard.text.packing import unpack
@@ -34,7 +34,7 @@ LONGEST_WORD = 64  # letters: more than any word that the model has learned from
 LONGEST_SOUND = 80  # phonemes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pronunciation:
     """How a word is said, in the phonemes of ARPAbet: AH as in *a*bout, EH as in b*e*d, SH as in *sh*e."""
 
@@ -65,7 +65,7 @@ class Pronouncer:
 
     @classmethod
     def load(cls, path: str | Path = MODEL) -> Pronouncer:
-        """The model in a file that `examples/pronounce/train.py` wrote; the one that comes with regard if left out."""
+        """The model in a file that `examples/pronounce` wrote; the one that comes with regard if left out."""
         try:
             from safetensors import SafetensorError, safe_open
         except ImportError:
@@ -78,7 +78,7 @@ class Pronouncer:
                 weights = unpack({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
         except SafetensorError as error:
             raise CheckpointError(
-                f"A pronouncer must be a file that examples/pronounce/train.py wrote: {Path(path).name} is no whole "
+                f"A pronouncer must be a file that examples/pronounce wrote: {Path(path).name} is no whole "
                 f"safetensors file ({error}). Get it again."
             ) from None
         model = _described_model(described, Path(path).name)
@@ -96,6 +96,8 @@ class Pronouncer:
             >>> "attention"[int(said.alignment[4].argmax())]  # what SH looked at
             't'
         """
+        if not isinstance(words, str | Sequence):
+            raise OptionError(f"Words must be a string, or several in a list: got {type(words).__name__}.")
         given = [words] if isinstance(words, str) else list(words)
         letters = [plain_letters(word) for word in given]
         for word in letters:
@@ -129,7 +131,7 @@ class Pronouncer:
 def _described_model(described: dict[str, str], file: str) -> Seq2Seq | Seq2SeqTransformer:
     """The model that a file's metadata describes, untrained."""
     if described.get("format") != "regard pronouncer":
-        raise CheckpointError(f"{file} is no pronouncer: examples/pronounce/train.py writes one.")
+        raise CheckpointError(f"{file} is no pronouncer: examples/pronounce/train.py trains one.")
     try:
         kind, settings = json.loads(described["model"]), json.loads(described["settings"])
         return build_model(kind, settings)

@@ -44,7 +44,10 @@ def plain_letters(word: str) -> str:
     unknown = sorted(given for given, letters in plain.items() if any(each not in _LETTER_NUMBERS for each in letters))
     if unknown or not bare.strip("'"):
         got = f"{word!r} has {', '.join(map(repr, unknown))}" if unknown else f"{word!r} has no letter"
-        raise OptionError(f"A word must be spelled in the letters a to z and the apostrophe: {got}. Spell it so.")
+        raise OptionError(
+            f"A word must be spelled in the letters a to z and the apostrophe: {got}. "
+            f"Spell it so, or say its parts one by one."
+        )
     return bare
 
 

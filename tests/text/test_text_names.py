@@ -38,7 +38,7 @@ def test_the_wheel_takes_the_data_the_page_and_the_model():
     assert built["targets"]["wheel"] == {"packages": ["regard"]}
     assert built.keys() == {"targets"}
     needed = [SHIPPED, *SHIPPED.parent.glob("LICENSE.*"), TEMPLATE]
-    assert len(needed) == 3
+    assert len(needed) == 4
     assert all(path.is_file() and path.is_relative_to(ROOT / "regard") for path in needed)
     own = ["-c", "core.excludesFile="]  # not what a user ignores everywhere
     ignored = ["git", *own, "check-ignore", "--no-index", *map(str, [*needed, MODEL])]
