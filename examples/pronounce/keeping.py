@@ -11,9 +11,8 @@ import torch
 from dictionary import Pronunciations
 from safetensors.torch import save_file
 from scoring import Errors, count_errors
-from torch import nn
 
-from regard.nn import Writer, Written, generate
+from regard.nn import Seq2Seq, Seq2SeqTransformer, Writer, Written, generate
 from regard.text.packing import pack, unpack
 from regard.text.spelling import START, STOP, letter_tokens, padded, phoneme_names
 
@@ -41,9 +40,9 @@ def say(
         yield from zip(some, written, strict=True)
 
 
-def judge(model: nn.Module, words: Pronunciations, device: str, beams: int = 1) -> Errors:
+def judge(model: Seq2Seq | Seq2SeqTransformer, words: Pronunciations, device: str, beams: int = 1) -> Errors:
     """The error rates of what a model says."""
-    said = list(say(model.eval(), words, device, beams))  # type: ignore[arg-type]
+    said = list(say(model.eval(), words, device, beams))
     return count_errors([phoneme_names(each.tokens) for _, each in said], [words[word] for word, _ in said])
 
 
@@ -53,7 +52,7 @@ def rates(errors: Errors) -> dict[str, float]:
 
 
 def keep(
-    model: nn.Module,
+    model: Seq2Seq | Seq2SeqTransformer,
     kind: str,
     settings: dict[str, Any],
     record: dict[str, Any],

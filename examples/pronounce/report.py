@@ -174,7 +174,8 @@ def text_of(records: Records) -> str:
 
 
 def _beam(record: Record) -> str:
-    return next(search for search in record["test"] if search.startswith("beam"))
+    searches: list[str] = list(record["test"])
+    return next(search for search in searches if search.startswith("beam"))
 
 
 def _rates(record: Record, search: str | None = None) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from regard.nn import Seq2Seq, Seq2SeqTransformer
 from regard.text import Pronouncer
 from regard.text.pronouncer import build_model
 from regard.text.spelling import PAD, START, STOP, letter_tokens, padded, phoneme_tokens
@@ -109,7 +110,7 @@ def loss_of(model: nn.Module, letters: Tensor, phonemes: Tensor, recipe: Recipe)
     looks = 2 if recipe.consistency else 1
     before, following = phonemes[:, :-1], phonemes[:, 1:].repeat(looks, 1).flatten()
     scores = model(letters.repeat(looks, 1), before.repeat(looks, 1)).flatten(0, 1)
-    loss = cross_entropy(scores, following, ignore_index=PAD, label_smoothing=recipe.smoothing)
+    loss: Tensor = cross_entropy(scores, following, ignore_index=PAD, label_smoothing=recipe.smoothing)
     if not recipe.consistency:
         return loss
     one, other = scores.log_softmax(-1).chunk(2)
@@ -186,7 +187,7 @@ def train(
     begin: dict[str, Tensor] | None,
     device: str,
     seconds: float,
-) -> tuple[nn.Module, list[dict[str, float]]]:
+) -> tuple[Seq2Seq | Seq2SeqTransformer, list[dict[str, float]]]:
     """The average of a model's weights along its training, and the curve: loss and error rates by epoch."""
     torch.manual_seed(SEED)
     examples, draw = Examples(words, device), torch.Generator().manual_seed(SEED)
@@ -194,6 +195,8 @@ def train(
     if begin is not None:
         model.load_state_dict(begin)
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.averaging))
+    best = averaged.module
+    assert isinstance(best, Seq2Seq | Seq2SeqTransformer)
     n_steps = recipe.epochs * sum(1 for _ in examples.batches(recipe.batch, torch.Generator()))
     steps, count = Steps(model, recipe, n_steps), 0
     curve: list[dict[str, float]] = []
@@ -211,14 +214,14 @@ def train(
         took = time.monotonic() - begun
         point = {"epoch": epoch, "loss": round(float(total) / (count - before), 4), "seconds": round(took, 1)}
         if epoch % max(recipe.epochs // 12, 1) == 0 or epoch == recipe.epochs:
-            errors = judge(averaged.module, development, device)
+            errors = judge(best, development, device)
             point |= {"word error": round(errors.words, 4), "phoneme error": round(errors.phonemes, 4)}
             print(name, json.dumps(point), flush=True)
         curve.append(point)
         if took > seconds:
             print(f"{name}: stopped after {took:.0f} s", flush=True)
             break
-    return averaged.module, curve
+    return best, curve
 
 
 def main() -> None:

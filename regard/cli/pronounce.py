@@ -12,8 +12,8 @@ import typer
 
 from regard.cli.console import log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
-from regard.cli.seen import listed, told_apart
 from regard.cli.standard_input import standard_text
+from regard.cli.wording import listed, told_apart
 from regard.errors import CheckpointError, OptionError
 
 if TYPE_CHECKING:

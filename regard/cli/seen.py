@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from regard.cli.wording import SMALL, listed, told_apart
 from regard.errors import MissingKey, OptionError
 from regard.plots.reading import shown
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from regard.text import Look
 
-SMALL = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 MOST_UNKNOWN = 8  # that are named
 
 
@@ -160,12 +160,6 @@ def _hidden(look: Look) -> list[str]:
     return [*added, *punctuation, *dict.fromkeys(filter(_is_symbol, others))]
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them: a, b and c."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
-
-
 def _check_place(option: str, place: int | str | None, count: int) -> None:
     if isinstance(place, int) and not -count <= place < count:
         raise OptionError(
@@ -201,18 +195,3 @@ def _folded(word: str) -> str:
 
 def _counted(place: int | str | None, count: int, name: str) -> str:
     return f"average of {count} {name}s" if place is None else f"{name} {int(place) % count}"
-
-
-def told_apart(words: Sequence[str]) -> list[str]:
-    """The words, with a small number after those that are there more than once.
-
-    Example:
-        >>> told_apart(["he", "saw", "he"])
-        ['he₁', 'saw', 'he₂']
-    """
-    so_far: dict[str, int] = {}
-    names = []
-    for word in words:
-        so_far[word] = so_far.get(word, 0) + 1
-        names.append(word + str(so_far[word]).translate(SMALL) if words.count(word) > 1 else word)
-    return names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ KINDS: dict[str, type[Seq2Seq] | type[Seq2SeqTransformer]] = {"seq2seq": Seq2Seq
 
 LONGEST_WORD = 64  # letters: more than any word that the model has learned from
 LONGEST_SOUND = 80  # phonemes
+TOGETHER = 256  # words of a batch, so that memory does not grow with a list
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ class Pronouncer:
         load_strictly(model, weights)
         return cls(model)
 
-    def say(self, words: str | Sequence[str], beams: int = 5) -> list[Pronunciation]:
+    def say(self, words: str | Iterable[str], beams: int = 5) -> list[Pronunciation]:
         """How words are said, the likeliest way of each.
 
         Example:
@@ -96,7 +97,7 @@ class Pronouncer:
             >>> "attention"[int(said.alignment[4].argmax())]  # what SH looked at
             't'
         """
-        if not isinstance(words, str | Sequence):
+        if not isinstance(words, Iterable):
             raise OptionError(f"Words must be a string, or several in a list: got {type(words).__name__}.")
         given = [words] if isinstance(words, str) else list(words)
         letters = [plain_letters(word) for word in given]
@@ -105,8 +106,14 @@ class Pronouncer:
                 raise ShapeError(
                     f"A word may have {LONGEST_WORD} letters: {word[:20]!r}… has {len(word)}. Say its parts one by one."
                 )
-        if not letters:
-            return []
+        said = []
+        for begin in range(0, len(given), TOGETHER):
+            some = slice(begin, begin + TOGETHER)
+            said += self._say_together(given[some], letters[some], beams)
+        return said
+
+    def _say_together(self, given: Sequence[str], letters: Sequence[str], beams: int) -> list[Pronunciation]:
+        """How words are said that were read as these letters, in one batch."""
         source, padding = padded([letter_tokens(word) for word in letters])
         written = generate(
             self.model,

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from regard.cli import app
 from regard.cli.console import out
-from regard.cli.seen import told_apart
+from regard.cli.wording import told_apart
 from regard.text import SentenceEncoder
 
 pytest.importorskip("tokenizers", reason="needs regard[text]")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.cli.seen import listed, most_telling, told_apart
+from regard.cli.seen import most_telling
 from regard.errors import OptionError
 
 
@@ -21,9 +21,3 @@ def test_heads_that_look_by_place_or_at_one_word_tell_nothing():
 def test_a_layer_that_is_not_there_is_refused():
     with pytest.raises(OptionError, match="from 0 to 0: got 1"):
         most_telling(torch.full((1, 2, 3, 3), 1 / 3), layer=1)
-
-
-def test_words_are_told_apart_and_listed():
-    assert told_apart(["he", "saw", "he"]) == ["he₁", "saw", "he₂"]
-    assert told_apart(["a"] * 12)[-1] == "a₁₂"
-    assert [listed("abc"[:n]) for n in (1, 2, 3)] == ["a", "a and b", "a, b and c"]

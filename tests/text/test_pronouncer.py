@@ -104,9 +104,31 @@ def test_a_damaged_file_is_refused_by_its_name(size, tmp_path) -> None:
         Pronouncer.load(tmp_path / "a.safetensors")
 
 
+def test_a_long_list_is_said_in_batches_and_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    pronouncer = Pronouncer(build_model("seq2seq", SMALL))
+    words = ["cat", "attention", "a", "dog", "of"]
+    at_once = pronouncer.say(words)
+    sizes = []
+    whole = pronouncer.model.start
+    monkeypatch.setattr("regard.text.pronouncer.TOGETHER", 2)
+    monkeypatch.setattr(
+        pronouncer.model, "start", lambda source, padding: sizes.append(len(source)) or whole(source, padding)
+    )
+    in_batches = pronouncer.say(word for word in words)
+    assert sizes == [2, 2, 1]
+    assert [each.word for each in in_batches] == words
+    for one, other in zip(at_once, in_batches, strict=True):
+        assert one.phonemes == other.phonemes
+        torch.testing.assert_close(one.alignment, other.alignment)
+    assert pronouncer.say([]) == []
+
+
 def test_a_word_that_is_no_string_is_refused() -> None:
     with pytest.raises(OptionError, match="A word must be a string: got int"):
         Pronouncer(build_model("seq2seq", SMALL)).say(["cat", 3])  # type: ignore[list-item]
+    with pytest.raises(OptionError, match="several in a list: got int"):
+        Pronouncer(build_model("seq2seq", SMALL)).say(3)  # type: ignore[arg-type]
 
 
 def test_the_model_that_comes_with_regard_says_words_and_looks_along_the_letters() -> None:

@@ -6,9 +6,10 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from regard.cli.seen import choose, told_apart
+from regard.cli.seen import choose
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, seeded
+from regard.cli.wording import told_apart
 from regard.drawing import bar
 from regard.plots import Picture
 from regard.text import SentenceEncoder

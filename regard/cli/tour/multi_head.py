@@ -9,10 +9,10 @@ from rich.text import Text
 from torch import Tensor
 
 from regard import Causal, Mask, Window, nn
-from regard.cli.seen import told_apart
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded, sentence_vectors, words
 from regard.cli.tour.pictures import spark
+from regard.cli.wording import told_apart
 from regard.plots import Picture
 
 QUERY = "happy"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.text import Text
 
 from regard import weigh
-from regard.cli.seen import told_apart
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, sentence_vectors, words
 from regard.cli.tour.pictures import columns_that_fit, half_blocks, half_blocks_legend
+from regard.cli.wording import told_apart
 from regard.drawing import bar
 from regard.plots import Picture
 

@@ -11,10 +11,10 @@ from rich.text import Text
 from torch import Tensor
 
 from regard import nn
-from regard.cli.seen import told_apart
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import one_thread, seeded
 from regard.cli.tour.pictures import columns_that_fit, half_blocks, half_blocks_legend
+from regard.cli.wording import told_apart
 from regard.plots import Picture
 
 # English to Spanish: a noun with its article, an adjective in both genders.
