@@ -54,8 +54,8 @@ def pronounce(
     if output is None:
         _print(said)
     else:
-        with saving(output):
-            _save(said, output)
+        with saving(output) as file:
+            _save(said, file)
 
 
 def _standard_words() -> list[str]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -28,13 +29,21 @@ def extension_of(path: Path, known: Sequence[str]) -> str:
 
 
 @contextmanager
-def saving(path: Path) -> Iterator[None]:
-    """Say what was saved, or why it could not be."""
+def saving(path: Path) -> Iterator[Path]:
+    """Where to write what belongs at `path`; then say what was saved and what it replaced, or why it could not be.
+
+    A file takes its place once it is whole: a failure leaves what was there, and a link is replaced, not followed.
+    """
     try:
-        yield
+        replaced = "a link" if path.is_symlink() else "the file" if path.exists() else ""
+        with TemporaryDirectory(dir=path.parent, prefix=".regard-") as folder:
+            unfinished = Path(folder) / f"unfinished{path.suffix}"
+            yield unfinished
+            unfinished.replace(path)
     except OSError as error:
         raise OptionError(f"--output must be a file that can be written: {path} ({error.strerror or error}).") from None
-    log.print(f"saved {path}", style="dim", markup=False, soft_wrap=True)
+    instead = f", in place of {replaced} that was there" if replaced else ""
+    log.print(f"saved {path}{instead}", style="dim", markup=False, soft_wrap=True)
 
 
 def save_text(text: str, path: Path) -> None:

@@ -86,8 +86,8 @@ def see(
     if output is None:
         _print(seen)
     else:
-        with saving(output):
-            _save(seen, look, sentence, output)
+        with saving(output) as file:
+            _save(seen, look, sentence, file)
 
 
 def _head_number(head: str | None) -> int | str | None:

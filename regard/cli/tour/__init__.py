@@ -62,5 +62,5 @@ def tour(
     if output is None and not (no_page or as_json):
         output = PAGE
     if output is not None:
-        with saving(output):
-            save_text(page(sections(STOPS, numbers), "A tour of attention"), output)
+        with saving(output) as file:
+            save_text(page(sections(STOPS, numbers), "A tour of attention"), file)
