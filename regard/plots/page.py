@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +58,20 @@ def page(pictures: Picture | Sequence[Picture], title: str = "Attention weights"
     data = {"title": title, "pictures": [_described(each) for each in pictures]}
     # In a script no entity is decoded, and "</script>" or "<!--" would end it: JSON has another spelling for "<".
     text = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    before, after = TEMPLATE.read_text(encoding="utf-8").split("{{data}}")
+    before, after = _template()
     return before.replace("{{title}}", html.escape(title)) + text + after
+
+
+@cache
+def _template() -> tuple[str, str]:
+    """What stands before and after the data. The browser runs the page's own script and style and no other."""
+    text = TEMPLATE.read_text(encoding="utf-8")
+    for name in ("style", "script"):
+        (own,) = re.findall(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
+        text = text.replace("{{" + name + "}}", f"'sha256-{digest}'")
+    before, after = text.split("{{data}}")
+    return before, after
 
 
 def _described(picture: Picture) -> dict[str, Any]:

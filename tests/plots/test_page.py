@@ -56,6 +56,19 @@ def test_the_file_names_no_other_place():
     assert "default-src 'none'" in text
 
 
+def test_no_script_runs_but_the_page_s_own(browser, tmp_path):
+    text = page(Picture(WEIGHTS, WORDS, WORDS))
+    assert "unsafe-inline" not in text
+    stranger = "<script>document.title = 'taken over'</script><style>h1 { color: red }</style>"
+    (tmp_path / "page.html").write_text(text.replace("</main>", f"</main>{stranger}"), encoding="utf-8")
+    tab = browser.new_page()
+    tab.goto((tmp_path / "page.html").as_uri())
+    assert tab.title() == "Attention weights"
+    assert tab.locator("table.map tbody td").count() == WEIGHTS.numel()  # its own did
+    assert tab.evaluate("getComputedStyle(document.querySelector('h1')).color") != "rgb(255, 0, 0)"
+    tab.close()
+
+
 def test_what_is_not_a_number_is_null():
     found = data_in(page(Picture([[float("nan"), 1.0]])))
     assert found["pictures"][0]["weights"] == [[None, 1.0]]
