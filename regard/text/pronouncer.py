@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import CheckpointError, MissingDependency, OptionError, ShapeError
 from regard.nn import Seq2Seq, Seq2SeqTransformer, generate
-from regard.text.checkpoints import load_strictly
+from regard.text.checkpoints import build_empty, load_strictly
 from regard.text.packing import unpack
 from regard.text.spelling import (
     N_LETTERS,
@@ -77,13 +77,13 @@ class Pronouncer:
             with safe_open(str(path), framework="pt") as file:
                 described = file.metadata() or {}
                 weights = unpack({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-        except SafetensorError as error:
+        except (SafetensorError, RuntimeError) as error:  # a scale that does not fit its matrix is the latter
             raise CheckpointError(
                 f"A pronouncer must be a file that examples/pronounce wrote: {Path(path).name} is no whole "
                 f"safetensors file ({error}). Get it again."
             ) from None
-        model = _described_model(described, Path(path).name)
-        load_strictly(model, weights)
+        model = _described_model(described, Path(path).name, weights)
+        load_strictly(model, weights, assign=True, source=f"The weights in {Path(path).name}")
         return cls(model)
 
     def say(self, words: str | Iterable[str], beams: int = 5) -> list[Pronunciation]:
@@ -135,14 +135,14 @@ class Pronouncer:
         return said
 
 
-def _described_model(described: dict[str, str], file: str) -> Seq2Seq | Seq2SeqTransformer:
-    """The model that a file's metadata describes, untrained."""
+def _described_model(described: dict[str, str], file: str, weights: dict[str, Tensor]) -> Seq2Seq | Seq2SeqTransformer:
+    """The model that a file's metadata describes, without weights."""
     if described.get("format") != "regard pronouncer":
         raise CheckpointError(f"{file} is no pronouncer: examples/pronounce/train.py trains one.")
     try:
-        kind, settings = json.loads(described["model"]), json.loads(described["settings"])
-        return build_model(kind, settings)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        kind, settings = json.loads(described["model"]), dict(json.loads(described["settings"]))
+        return build_empty(lambda: build_model(kind, settings), file, settings.get("layers", 1), weights)
+    except (CheckpointError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
             f"{file} must describe a model of the kind {' or '.join(KINDS)}, and its settings: got "
             f"model={described.get('model')}, settings={described.get('settings')} ({error})."

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.errors import CheckpointError, MissingDependency, OptionError, ShapeError
 from regard.nn import Encoder, EncoderLayer, record
-from regard.text.checkpoints import load_strictly
+from regard.text.checkpoints import build_empty, load_strictly
 from regard.text.pieces import Pieces, by_words, joints, with_marks
 from regard.view import WeightsView
 
@@ -96,9 +96,7 @@ class SentenceEncoder(nn.Module):
         dim, eps = config["hidden_size"], config["layer_norm_eps"]
         self.max_length = int(config["max_position_embeddings"])
         self.tokenizer = tokenizer
-        # Zeros until weights are loaded: random numbers for every word took half the time of loading.
-        zeros = torch.zeros(config["vocab_size"], dim)
-        self.word_embeddings: nn.Embedding = nn.Embedding.from_pretrained(zeros, freeze=False)
+        self.word_embeddings = nn.Embedding(config["vocab_size"], dim)
         self.position_embeddings = nn.Embedding(self.max_length, dim)
         self.token_type_embeddings = nn.Embedding(config["type_vocab_size"], dim)
         self.norm = nn.LayerNorm(dim, eps=eps)
@@ -133,10 +131,17 @@ class SentenceEncoder(nn.Module):
             tokenizer = tokenizers.Tokenizer.from_file(str(place / "tokenizer.json"))
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        model = cls(config, tokenizer)
         with _must_be_whole(file):
             weights = {name: weight.float() for name, weight in safetensors.load_file(str(file)).items()}
-        load_strictly(model, _renamed(weights, len(model.encoder.layers)), assign=True)
+        described = str(place / "config.json")
+        model = build_empty(lambda: cls(config, tokenizer), described, config["num_hidden_layers"], weights)
+        renamed = _renamed(weights, len(model.encoder.layers))
+        load_strictly(model, renamed, assign=True, source=f"The weights in {file}")
+        if tokenizer.get_vocab_size() > config["vocab_size"]:
+            raise CheckpointError(
+                f"tokenizer.json in {place} must name pieces that the model knows: it has "
+                f"{tokenizer.get_vocab_size():,} of them, and config.json says {config['vocab_size']:,}."
+            )
         return model.eval()
 
     def load_bert(self, weights: dict[str, Tensor]) -> None:
@@ -297,13 +302,26 @@ def _config(folder: Path) -> dict[str, Any]:
         config = dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
     missing = sorted(SIZES - config.keys())
     if missing:
-        raise CheckpointError(f"config.json must say {', '.join(sorted(SIZES))}: got no {', '.join(missing)}.")
+        raise CheckpointError(
+            f"{folder / 'config.json'} must say {', '.join(sorted(SIZES))}: got no {', '.join(missing)}."
+        )
+    for name in sorted(SIZES - {"num_hidden_layers"}):  # that one is compared with the weights
+        if isinstance(config[name], bool) or not isinstance(config[name], _kinds(name)) or not config[name] > 0:
+            raise CheckpointError(
+                f"`{name}` in {folder / 'config.json'} must be a number above 0"
+                f"{'' if float in _kinds(name) else ', and whole'}: got {config[name]!r}."
+            )
     for name, only in (("model_type", "bert"), ("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
         if config.get(name, only) != only:
             raise CheckpointError(
                 f"The model must be a BERT with {name} {only!r}: config.json says {config[name]!r}. Use another folder."
             )
     return config
+
+
+def _kinds(size: str) -> tuple[type, ...]:
+    """What a size in config.json may be."""
+    return (int, float) if size == "layer_norm_eps" else (int,)
 
 
 def _check_hash(file: Path) -> None:

@@ -45,6 +45,7 @@ class BadLines:
         self.name, self.unit, self.on_bad = name, unit, on_bad
         self.found: list[int] = []
         self.miscount = ""
+        self.end = ""
 
     def report(self, number: int, problem: str) -> None:
         """A bad line: what must hold and what was got."""
@@ -64,14 +65,17 @@ class BadLines:
                 f'on_bad="skip".'
             )
 
+    def unfinished(self) -> None:
+        """The last line has no end: it may be a whole one, or cut off within a number."""
+        self.end = "its last line has no line break, so that it may be cut off; its last number is read as it stands"
+
     def warn(self) -> None:
-        """Say how many were skipped, if any were."""
+        """Say how many were skipped, if any were, and what else may be wrong."""
         said = []
         if self.found:
             shown = ", ".join(map(str, self.found[:SHOWN])) + (", …" if len(self.found) > SHOWN else "")
             said.append(f"{len(self.found)} bad {self.unit}{'s' if len(self.found) > 1 else ''} skipped ({shown})")
-        if self.miscount:
-            said.append(self.miscount)
+        said += [each for each in (self.miscount, self.end) if each]
         if said:
             warnings.warn(f"{self.name}: {'; '.join(said)}.", UserWarning, stacklevel=5)  # where the user reads
 
@@ -174,7 +178,7 @@ def _collected(entries: Iterator[Entry], dim: int, limit: int | None, bad: BadLi
 
 def _text_entries(stream: _Peekable, first: bytes, number: int, dim: int, bad: BadLines) -> Iterator[Entry]:
     """The entries of lines of text; `first` is a line that was read already, the one with that number."""
-    line = first or stream.readline()
+    before = line = first or stream.readline()
     while line:
         # From the right: some of GloVe's words have a space in them, as ". . ." has.
         parts = line.rstrip().rsplit(b" ", dim)
@@ -186,12 +190,16 @@ def _text_entries(stream: _Peekable, first: bytes, number: int, dim: int, bad: B
             wanted = f"a word and {dim} numbers" if decodes else "a word in UTF-8"
             bad.report(number, f"must have {wanted}: got {_shown(line)}")
         number += 1
-        line = stream.readline()
+        before, line = line, stream.readline()
+    if before and not before.endswith(b"\n"):
+        bad.unfinished()
 
 
 def _text_entry(number: int, parts: list[bytes], dim: int) -> Entry | None:
     before, _, last = parts[0].rpartition(b" ")
     if before and _is_number(last):  # a number too many is no part of the word
+        return None
+    if before and sum(map(_is_number, parts[0].split(b" "))) >= max(dim - 1, 1):  # two lines: a line break was lost
         return None
     try:
         vector = array("f", map(float, parts[1:]))

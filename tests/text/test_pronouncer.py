@@ -86,6 +86,11 @@ def test_a_file_is_loaded_as_it_was_saved_but_for_rounding(tmp_path) -> None:
         ({"settings": '{"hiden": 8}'}, "hiden"),
         ({"settings": '{"hidden": -1}'}, "negative dimension"),
         ({"settings": '{"hidden": 16}'}, "of another shape"),
+        ({"settings": '{"hidden": 1000000}'}, "of another shape"),  # 60 TB, if it were built
+        ({"settings": '{"hidden": 1e30}'}, "and its settings"),
+        ({"settings": '{"hidden": 8, "layers": 1000000000}'}, "1000000000 layers"),
+        ({"settings": '{"hidden": 8, "layers": "two"}'}, "'two' layers"),
+        ({"settings": "[8]"}, "and its settings"),
     ],
 )
 def test_a_file_that_describes_no_model_is_refused(changes, said, tmp_path) -> None:
@@ -95,6 +100,16 @@ def test_a_file_that_describes_no_model_is_refused(changes, said, tmp_path) -> N
     with pytest.raises(CheckpointError) as error:
         Pronouncer.load(tmp_path / "a.safetensors")
     assert said in str(error.value)
+    assert "a.safetensors" in str(error.value)
+
+
+def test_a_shape_the_other_way_round_is_refused_by_the_name_of_the_file(tmp_path) -> None:
+    packed = pack(build_model("seq2seq", SMALL).state_dict())
+    for name in ("first_cell.weight", "first_cell.weight.scale"):
+        turned = packed | {name: packed[name].mT.contiguous()}
+        safetensors.save_file(turned, tmp_path / "a.safetensors", described())
+        with pytest.raises(CheckpointError, match=r"a\.safetensors"):
+            Pronouncer.load(tmp_path / "a.safetensors")
 
 
 @pytest.mark.parametrize("size", [0, 5000])

@@ -276,6 +276,43 @@ def test_names_that_are_missing_or_unknown_are_all_listed_as_the_file_has_them(s
     assert unknown.startswith("['cls.predictions.bias'].")
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("hidden_size", "384"),
+        ("hidden_size", 7),
+        ("hidden_size", 10**18),
+        ("hidden_size", 10**5 * 2),
+        ("layer_norm_eps", None),
+        ("layer_norm_eps", "tiny"),
+        ("max_position_embeddings", -1),
+        ("num_attention_heads", 0),
+        ("num_attention_heads", True),
+        ("num_hidden_layers", 10**9),
+        ("num_hidden_layers", [1]),
+        ("vocab_size", {"a": 1}),
+        ("vocab_size", 10**12),
+    ],
+)
+def test_a_wrong_size_in_a_configuration_is_an_error_that_names_the_file(small, name, wrong):
+    place, weights = small
+    sizes = json.loads((place / "config.json").read_text()) | {name: wrong}
+    (place / "config.json").write_text(json.dumps(sizes))
+    save_file(weights, place / "model.safetensors")
+    with pytest.raises(CheckpointError, match=re.escape(str(place))):
+        SentenceEncoder.load(place)
+
+
+def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(small):
+    place, weights = small
+    sizes = json.loads((place / "config.json").read_text())
+    weights["embeddings.word_embeddings.weight"] = weights["embeddings.word_embeddings.weight"][:100]
+    (place / "config.json").write_text(json.dumps(sizes | {"vocab_size": 100}))
+    save_file(weights, place / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"tokenizer.json .* must name pieces that the model knows"):
+        SentenceEncoder.load(place)
+
+
 def test_a_layer_too_many_or_too_few_is_listed(small):
     place, weights = small
     for config, said in ((2, "missing ['encoder.layer.1."), (0, "unknown ['encoder.layer.0.")):

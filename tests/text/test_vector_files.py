@@ -102,6 +102,8 @@ BAD = {
     "not utf-8": (b"ca\xff 0.1 0.2 0.3", "must have a word in UTF-8"),
     "not finite": (b"cat 0.1 nan 0.3", "the vector of 'cat' must have finite numbers"),
     "beyond float32": (b"cat 0.1 1e39 0.3", "the vector of 'cat' must have finite numbers"),
+    "two lines in one": (b"cat 0.1 0.2 0.3 mouse 0.4 0.5 0.6", "must have a word and 3 numbers"),
+    "two lines without a space": (b"cat 0.1 0.2 0.3mouse 0.4 0.5 0.6", "must have a word and 3 numbers"),
     "again": (b"the 0.1 0.2 0.3", "a word must be there once: 'the' is in line 1 already"),
 }
 
@@ -110,7 +112,7 @@ BAD = {
 def test_a_bad_line_is_reported_with_its_number_or_skipped_and_counted(write, name):
     line, said = BAD[name]
     lines = glove().splitlines()
-    path = write(b"\n".join([*lines[:2], line, *lines[2:]]))
+    path = write(b"\n".join([*lines[:2], line, *lines[2:], b""]))
     with pytest.raises(TableError, match=f'vectors.txt, line 3: {said}.*on_bad="skip"') as caught:
         WordVectors.read(path)
     assert isinstance(caught.value, RegardError)
@@ -118,6 +120,18 @@ def test_a_bad_line_is_reported_with_its_number_or_skipped_and_counted(write, na
         read = WordVectors.read(path, on_bad="skip")
     assert read.words == WORDS
     assert torch.equal(read.vectors, VECTORS)
+
+
+def test_a_word_with_a_space_and_a_number_in_it_is_a_word(write):
+    words = ["dog", ". . .", "2 much"]  # as GloVe has them
+    assert WordVectors.read(write(glove(words, VECTORS[:3]))).words == words
+
+
+@pytest.mark.parametrize("cut", [1, 3])
+def test_a_last_line_without_its_end_is_said(write, cut):
+    with pytest.warns(UserWarning, match="its last line has no line break, so that it may be cut off"):
+        assert WordVectors.read(write(glove()[:-cut])).words == WORDS
+    assert WordVectors.read(write(glove()[:-cut]), limit=2).words == WORDS[:2]  # which does not read so far
 
 
 @pytest.mark.parametrize("data", [glove(), word2vec()], ids=["glove", "word2vec"])
