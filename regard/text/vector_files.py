@@ -28,6 +28,9 @@ SHOWN = 5
 LONGEST_WORD = 4096
 """A word of more bytes than this means that a binary file is damaged, or none."""
 
+LONGEST_NUMBER = 64
+"""No number of a text has more digits: a longer line is not read into memory."""
+
 LARGEST_DIM = 1 << 20
 """No vectors have more numbers: a first line that says so is no header."""
 
@@ -178,7 +181,8 @@ def _collected(entries: Iterator[Entry], dim: int, limit: int | None, bad: BadLi
 
 def _text_entries(stream: _Peekable, first: bytes, number: int, dim: int, bad: BadLines) -> Iterator[Entry]:
     """The entries of lines of text; `first` is a line that was read already, the one with that number."""
-    before = line = first or stream.readline()
+    longest = LONGEST_WORD + dim * LONGEST_NUMBER
+    before = line = first or stream.readline(longest)
     while line:
         # From the right: some of GloVe's words have a space in them, as ". . ." has.
         parts = line.rstrip().rsplit(b" ", dim)
@@ -190,7 +194,7 @@ def _text_entries(stream: _Peekable, first: bytes, number: int, dim: int, bad: B
             wanted = f"a word and {dim} numbers" if decodes else "a word in UTF-8"
             bad.report(number, f"must have {wanted}: got {_shown(line)}")
         number += 1
-        before, line = line, stream.readline()
+        before, line = line, stream.readline(longest)
     if before and not before.endswith(b"\n"):
         bad.unfinished()
 
@@ -289,12 +293,19 @@ class _Peekable:
         taken, self.held = self.held[:size], self.held[size:]
         return taken
 
-    def readline(self) -> bytes:
-        if not self.held:
-            return self.stream.readline()
-        line, newline, rest = self.held.partition(b"\n")
-        self.held = rest
-        return line + (newline or self.stream.readline())
+    def readline(self, longest: int) -> bytes:
+        """The next line; of one that is longer, so much of it alone, and a line break."""
+        if self.held:
+            line, newline, self.held = self.held.partition(b"\n")
+            line += newline or self.stream.readline(longest)
+        else:
+            line = self.stream.readline(longest)
+        if len(line) < longest or line.endswith(b"\n"):
+            return line
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            rest = self.stream.readline(1 << 20)
+        return line + b"\n"
 
     def until(self, mark: bytes, longest: int) -> bytes | None:
         """What stands before the mark; the mark is read too. None if it is not there."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tracemalloc
 import warnings
 
 import pytest
 import torch
 
 from regard.errors import OptionError, RegardError, TableError
-from regard.text import WordVectors
+from regard.text import WordVectors, vector_files
 
 WORDS = ["the", "naïve", "狗", "dog"]
 VECTORS = torch.tensor([[0.5, -1.25, 3.0], [1e-5, 2.0, -0.0], [7.0, 8.0, 9.5], [-1.0, 0.25, 0.125]])
@@ -125,6 +126,18 @@ def test_a_bad_line_is_reported_with_its_number_or_skipped_and_counted(write, na
 def test_a_word_with_a_space_and_a_number_in_it_is_a_word(write):
     words = ["dog", ". . .", "2 much"]  # as GloVe has them
     assert WordVectors.read(write(glove(words, VECTORS[:3]))).words == words
+
+
+def test_a_line_without_an_end_is_not_read_into_memory(write, monkeypatch):
+    lines = glove().splitlines(keepends=True)
+    monkeypatch.setattr(vector_files, "LONGEST_WORD", 100)
+    path = write(gzip.compress(b"".join([lines[0], b"0" * 50_000_000 + b"\n", *lines[1:]])))
+    tracemalloc.start()
+    with pytest.warns(UserWarning, match=r"1 bad line skipped \(2\)"):
+        assert WordVectors.read(path, on_bad="skip").words == WORDS
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
 
 
 @pytest.mark.parametrize("cut", [1, 3])
