@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from regard.checks import refuse_jit_trace
 from regard.engines import Engine
 from regard.engines.plain import pool_plainly
 from regard.masks import Mask
@@ -43,7 +44,8 @@ def attend(
     PyTorch's own operator, and all else is one operator, `regard::attend`, with a first derivative. `Custom`, `Where`,
     and scores' forms, rules and masks of your own are compiled by their definition, which builds n × m: a warning says
     so. Inside torch.vmap, torch.func.grad and the like everything goes by the definition. By the definition, NaN under
-    a mask is not held back there, nor while a CUDA graph is captured.
+    a mask is not held back there, nor while a CUDA graph is captured. torch.jit.trace takes the first of these, a dot
+    product under softmax without a mask; all else is refused there.
 
     Args:
         queries: `(..., n_queries, query_dim)`. Batch axes (heads among them) broadcast without copies.
@@ -101,6 +103,7 @@ def weigh(
         >>> view.rows([0])
         tensor([[0.2000, 0.2000, 0.2000, 0.2000, 0.2000]])
     """
+    refuse_jit_trace()
     seed = draw_seed() if dropout else 0
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=seed)
     return WeightsView(problem, choose(problem, engine))
@@ -155,4 +158,5 @@ def partial(
         >>> torch.allclose(merged, attend(q, k, v))
         True
     """
+    refuse_jit_trace()
     return start_partial(make_problem(queries, keys, values, score=score, weights=weights, mask=mask))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
+from regard.errors import DeviceError, DtypeError, EngineRefusal, OptionError, ShapeError
 from regard.masks import Mask
 from regard.scores import Score
 from regard.tensors import broadcast_shapes, is_autocast_on
+from regard.tracing import is_jit_tracing
 from regard.weights import Weights
 
 DTYPES = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
@@ -115,3 +116,13 @@ def check_dropout(dropout: object) -> None:
     """Raise unless it is a share of weights."""
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         raise OptionError(f"`dropout` must be in [0, 1): got {dropout!r}. It is the share of weights that are dropped.")
+
+
+def refuse_jit_trace() -> None:
+    """Refuse to go on under torch.jit.trace, which sees neither compiled kernels nor decisions on sizes and values."""
+    if is_jit_tracing():
+        raise EngineRefusal(
+            "Under torch.jit.trace attention must be softmax(scale · QKᵀ)V, without a mask, dropout or a view: got "
+            "something else. A trace would keep what was decided for these sizes and numbers, and miss compiled "
+            "kernels. Use torch.compile or torch.export, which take every score, rule and mask."
+        )

@@ -1,4 +1,4 @@
-"""Whether Python runs once for many calls: torch compiles, exports, captures it, or a transform of torch.func is open.
+"""Whether Python runs once for many calls: torch compiles, exports, traces or captures it, or transforms it.
 
 Then no decision can be taken on what a tensor holds, and what was computed must not be kept for later.
 """
@@ -15,8 +15,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def is_tracing() -> bool:
-    """Whether torch.compile or torch.export looks on, or a transform such as torch.vmap or torch.func.grad is open."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    """Whether torch.compile, torch.export or torch.jit.trace looks on, or a transform such as torch.vmap is open."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or bool(torch._C._is_tracing())
+
+
+def is_jit_tracing() -> bool:
+    """Whether torch.jit.trace looks on."""
+    return not torch.compiler.is_compiling() and bool(torch._C._is_tracing())
 
 
 def is_hidden(tensor: torch.Tensor) -> bool:

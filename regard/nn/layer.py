@@ -83,10 +83,11 @@ class AttentionLayer(nn.Module):
             view = self.view(queries, keys, values, mask=mask, bias=bias)
             return view.output, view.dense()
         # A view chooses its engine by what tensors hold, which nobody sees now: weights come by their definition.
+        pooled = self.pool(queries, keys, values, mask=mask, bias=bias)
         problem = make_problem(queries, keys, values, **self._options(queries, mask, bias))
         with without_autocast(queries.device.type):
             weights = define_weights(problem).to(problem.dtype)
-        return self.pool(queries, keys, values, mask=mask, bias=bias), weights
+        return pooled, weights
 
     def own_mask(self) -> Mask | None:
         """The layer's mask, over all keys that its calls have."""

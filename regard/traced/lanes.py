@@ -8,6 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from regard.checks import refuse_jit_trace
 from regard.engines import ENGINES, Engine
 from regard.engines.fused import Call, fold, shaped
 from regard.errors import EngineRefusal
@@ -37,11 +38,13 @@ def attend_traced(
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=seed)
     name = None if engine is None else _name_of(engine)
     if name == "reference" or is_transforming():
+        refuse_jit_trace()
         return _by_definition(problem, name)
     if name in (None, "sdpa"):
         output = _straight(problem)
         if output is not None:
             return output
+    refuse_jit_trace()
     training = torch.is_grad_enabled() and any(each.requires_grad for each in problem.inputs)
     described = describe(problem.form, weights, mask, problem.dropout, name, training)
     if described is None:
