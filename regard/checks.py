@@ -22,6 +22,11 @@ def check_kinds(queries: object, keys: object, values: object, score: object, we
             raise DtypeError(
                 f"`{name}` must be a torch.Tensor: got {type(tensor).__name__}. Convert it with torch.as_tensor."
             )
+        if tensor.is_nested:
+            raise ShapeError(
+                f"`{name}` must be an ordinary tensor: got a nested one. Pad it, "
+                f"torch.nested.to_padded_tensor({name}, 0.0), and pass mask=Padding(lengths)."
+            )
     for name, value, kind in (("score", score, Score), ("weights", weights, Weights)):
         if not isinstance(value, kind):
             raise OptionError(f"`{name}` must be a regard {kind.__name__}: got {_shown(value)}. {_hint(name, value)}")

@@ -34,6 +34,8 @@ def pool_plainly(
     # By type, not isinstance: a user's subclass may be something else.
     if type(weights) is not Softmax or not type(queries) is type(keys) is type(values) is Tensor:
         return None
+    if queries.is_nested or keys.is_nested or values.is_nested:
+        return None
     shape, key_shape, dtype = queries.shape, keys.shape, queries.dtype
     if (
         len(shape) != 4

@@ -16,7 +16,9 @@ from regard.nn.cache import KeyValueCache, LayerCache
 from regard.nn.causal import looks_causal
 from regard.nn.feed_forward import Activation, WithFeedForward
 from regard.nn.multi_head import MultiHeadAttention
+from regard.nn.nested import refuse_nested
 from regard.nn.positions import Rotary
+from regard.nn.pytorch import besides
 from regard.scores import Score
 from regard.weights import Weights
 
@@ -112,7 +114,10 @@ class DecoderLayer(WithFeedForward):
             mask: Which tokens this call allows, as regard says it: True means "may look".
             cache: Keys and values of earlier tokens, and of the memory.
         """
+        refuse_nested(tgt=tgt, memory=memory)
         of_tokens, of_memory = (None, None) if cache is None else cache
+        for_tokens = besides(self.self_attn, mask=mask, cache=of_tokens)
+        for_memory = besides(self.multihead_attn, cache=of_memory)
 
         def look(tokens: Tensor) -> Tensor:
             pooled, _ = self.self_attn(
@@ -123,8 +128,7 @@ class DecoderLayer(WithFeedForward):
                 need_weights=False,
                 attn_mask=tgt_mask,
                 is_causal=tgt_is_causal,
-                mask=mask,
-                cache=of_tokens,
+                **for_tokens,
             )
             return self.dropout1(pooled)  # type: ignore[no-any-return]
 
@@ -137,7 +141,7 @@ class DecoderLayer(WithFeedForward):
                 need_weights=False,
                 attn_mask=memory_mask,
                 is_causal=memory_is_causal,
-                cache=of_memory,
+                **for_memory,
             )
             return self.dropout2(pooled)  # type: ignore[no-any-return]
 
@@ -157,7 +161,7 @@ class Decoder(nn.Module):
     """A drop-in for `torch.nn.TransformerDecoder`: layers one after the other.
 
     Args:
-        decoder_layer: The layer of which each gets a copy.
+        decoder_layer: The layer of which each gets a copy: one of these, or PyTorch's.
         num_layers: How many.
         norm: What normalises the result.
 
@@ -193,6 +197,7 @@ class Decoder(nn.Module):
         With a `cache`, `tgt` holds the tokens that are new; each sees those before it. `tgt_key_padding_mask` is then
         of all tokens so far, and `memory` must be the one of the first call, whose keys and values are kept.
         """
+        refuse_nested(tgt=tgt, memory=memory)
         ours = tgt_mask if isinstance(tgt_mask, Mask) else None
         theirs = None if isinstance(tgt_mask, Mask) else tgt_mask
         if cache is not None:
@@ -205,9 +210,7 @@ class Decoder(nn.Module):
             ours = Causal(align="end")
         causal = looks_causal(theirs) if tgt_is_causal is None else tgt_is_causal
         for place, layer in enumerate(self.layers):
-            extra: dict[str, Any] = {} if ours is None else {"mask": ours}  # PyTorch's signature alone serves too
-            if cache is not None:
-                extra["cache"] = cache.layers[place]
+            extra = besides(layer, mask=ours, cache=None if cache is None else cache.layers[place])
             tgt = layer(
                 tgt,
                 memory,

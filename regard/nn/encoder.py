@@ -14,7 +14,9 @@ from regard.masks import Mask
 from regard.nn.causal import looks_causal
 from regard.nn.feed_forward import Activation, WithFeedForward
 from regard.nn.multi_head import MultiHeadAttention
+from regard.nn.nested import refuse_nested
 from regard.nn.positions import Rotary
+from regard.nn.pytorch import besides
 from regard.nn.recording import record
 from regard.scores import Score
 from regard.view import WeightsView
@@ -109,6 +111,7 @@ class EncoderLayer(WithFeedForward):
             is_causal: A promise that `src_mask` is the causal one.
             mask: What this call allows, as regard says it: True means "may look".
         """
+        ours = besides(self.self_attn, mask=mask)
 
         def look(tokens: Tensor) -> Tensor:
             pooled, _ = self.self_attn(
@@ -119,7 +122,7 @@ class EncoderLayer(WithFeedForward):
                 need_weights=False,
                 attn_mask=src_mask,
                 is_causal=is_causal,
-                mask=mask,
+                **ours,
             )
             return self.dropout1(pooled)  # type: ignore[no-any-return]
 
@@ -137,7 +140,7 @@ class Encoder(nn.Module):
     """A drop-in for `torch.nn.TransformerEncoder`: layers one after the other.
 
     Args:
-        encoder_layer: The layer of which each gets a copy.
+        encoder_layer: The layer of which each gets a copy: one of these, or PyTorch's.
         num_layers: How many.
         norm: What normalises the result.
         enable_nested_tensor, mask_check: Taken as PyTorch's are; they choose among its fast paths, and there are none
@@ -175,12 +178,12 @@ class Encoder(nn.Module):
         is_causal: bool | None = None,
     ) -> Tensor:
         """The tokens after all layers; arguments as `EncoderLayer`, and `mask` may be one of regard's."""
+        refuse_nested(src=src)
         ours = mask if isinstance(mask, Mask) else None
         theirs = None if isinstance(mask, Mask) else mask
         causal = looks_causal(theirs) if is_causal is None else is_causal
-        extra = {} if ours is None else {"mask": ours}  # a layer with PyTorch's signature alone serves too
         for layer in self.layers:
-            src = layer(src, theirs, src_key_padding_mask, is_causal=causal, **extra)
+            src = layer(src, theirs, src_key_padding_mask, is_causal=causal, **besides(layer, mask=ours))
         return src if self.norm is None else self.norm(src)
 
     def weigh(

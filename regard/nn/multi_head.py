@@ -12,6 +12,7 @@ from regard.masks import Mask
 from regard.masks.followed import Followed
 from regard.nn.cache import LayerCache
 from regard.nn.multi_head_checks import check_added_keys, check_masks, check_result, check_tokens
+from regard.nn.nested import check_nested, nest, pad_nested, refuse_nested
 from regard.nn.positions import Rotary
 from regard.nn.projected_heads import ProjectedHeads
 from regard.nn.torch_masks import Restriction, read_masks
@@ -28,6 +29,9 @@ class MultiHeadAttention(ProjectedHeads):
     in regard, means the opposite.) It differs in three things. A query that may look nowhere gets zeros before the
     output projection, with weights and without, where PyTorch returns NaN. The weights that are returned are those
     before dropout. No other path is taken in eval mode.
+
+    It runs inside PyTorch's own layers too (`torch_layer.self_attn = ...`): their fused path for eval mode, which reads
+    parameters and nothing else, is not taken, and nested tensors that their encoder makes are padded again.
 
     Args:
         embed_dim: The size of a token.
@@ -131,6 +135,9 @@ class MultiHeadAttention(ProjectedHeads):
             (output in the layout of `query`, weights `(batch, n_queries, n_keys)` or None); weights that are not
             averaged have an axis of heads after the batch.
         """
+        if query.is_nested or key.is_nested or value.is_nested:
+            alone = not need_weights and all(each is None for each in (attn_mask, key_padding_mask, mask, cache))
+            return self._forward_nested(query, key, value, alone), None
         batched = query.ndim == 3
         queries, keys, values, restriction = self._prepare(
             query,
@@ -154,6 +161,15 @@ class MultiHeadAttention(ProjectedHeads):
             pooled = self.pool(queries, keys, values, mask=mask, bias=restriction.bias)
         check_result(pooled.shape, queries.shape)
         return self._restore(pooled, batched), weights
+
+    def _forward_nested(self, query: Tensor, key: Tensor, value: Tensor, alone: bool) -> Tensor:
+        """The output for what PyTorch's TransformerEncoder makes of sequences with padding."""
+        learning = self.training and torch.is_grad_enabled()
+        check_nested(query, key, value, alone=alone, learning=learning, batch_first=self.batch_first, mask=self.mask)
+        tokens, lengths = pad_nested(query)
+        padding = torch.arange(tokens.shape[1]) >= torch.tensor(lengths)[:, None]
+        output, _ = self.forward(tokens, tokens, tokens, padding.to(tokens.device), need_weights=False)
+        return nest(output, lengths)
 
     def weigh(
         self,
@@ -225,6 +241,7 @@ class MultiHeadAttention(ProjectedHeads):
         view: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor, Restriction]:
         """Queries, keys and values of every head, `(batch, heads, n, head_dim)`, and what masks come to."""
+        refuse_nested(query=query, key=key, value=value)
         sizes = (self.embed_dim, self.kdim, self.vdim)
         check_tokens(query, key, value, sizes=sizes, batch_first=self.batch_first)
         check_masks(key_padding_mask, attn_mask, axes=query.ndim, is_causal=is_causal)

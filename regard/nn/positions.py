@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import DtypeError, OptionError, ShapeError
+from regard.nn.nested import refuse_nested
 from regard.scores.base import check_sizes
 
 
@@ -123,6 +124,7 @@ class Rotary(nn.Module):
 
 def _check_tokens(owner: str, tokens: Tensor, dim: int, size: str = "the size of a token") -> None:
     """Raise unless tokens are vectors of the right size: an axis of 1 would broadcast, and integers lose the waves."""
+    refuse_nested(tokens=tokens)
     if tokens.ndim < 2 or tokens.shape[-1] != dim:
         raise ShapeError(
             f"{owner} of dim {dim} takes (..., n, {dim}) tokens: got {tuple(tokens.shape)}. Build it for {size}."

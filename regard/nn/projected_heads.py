@@ -21,6 +21,10 @@ class ProjectedHeads(AttentionLayer):
         attention: What every attention layer has: score, rule, mask, dropout.
     """
 
+    # PyTorch's encoder layers ask for this before they compute an attention from its parameters alone, in eval mode
+    # without gradients: that would leave out the score, the rule and the mask. False makes them call the layer.
+    _qkv_same_embed_dim = False
+
     in_proj_weight: nn.Parameter | None
     q_proj_weight: nn.Parameter | None
     k_proj_weight: nn.Parameter | None
@@ -51,7 +55,7 @@ class ProjectedHeads(AttentionLayer):
         self.vdim = embed_dim if vdim is None else vdim
         shared = num_kv_heads * self.head_dim  # how many numbers the keys of all heads have
         # The order in which parameters are made is PyTorch's: a seed gives the same numbers.
-        if self._qkv_same_embed_dim:
+        if self.kdim == embed_dim and self.vdim == embed_dim:
             self.in_proj_weight = nn.Parameter(torch.empty(embed_dim + 2 * shared, embed_dim, **kind))
             for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
                 self.register_parameter(name, None)
@@ -67,10 +71,6 @@ class ProjectedHeads(AttentionLayer):
         for name in ("bias_k", "bias_v"):
             self.register_parameter(name, nn.Parameter(torch.empty(1, 1, shared, **kind)) if add_bias_kv else None)
         self._reset_parameters()
-
-    @property
-    def _qkv_same_embed_dim(self) -> bool:
-        return self.kdim == self.embed_dim and self.vdim == self.embed_dim
 
     def _reset_parameters(self) -> None:
         for matrix in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):

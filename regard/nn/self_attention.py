@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard.errors import ShapeError
 from regard.masks import Mask
 from regard.nn.layer import AttentionLayer
+from regard.nn.nested import refuse_nested
 from regard.scores import Score
 from regard.scores.base import check_sizes
 from regard.view import WeightsView
@@ -89,6 +90,7 @@ class SelfAttention(AttentionLayer):
 
     def project(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Q, K and V of some tokens."""
+        refuse_nested(tokens=tokens)
         if tokens.ndim < 2 or tokens.shape[-1] != self.W_Q.shape[0]:
             raise ShapeError(
                 f"Tokens must be (..., n, {self.W_Q.shape[0]}): got {tuple(tokens.shape)}. "

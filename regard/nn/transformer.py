@@ -15,6 +15,8 @@ from regard.nn.decoder import Decoder, DecoderLayer
 from regard.nn.encoder import Encoder, EncoderLayer
 from regard.nn.feed_forward import Activation
 from regard.nn.layer import AttentionLayer
+from regard.nn.nested import refuse_nested
+from regard.nn.pytorch import besides
 from regard.scores import Score
 from regard.weights import Weights
 
@@ -100,6 +102,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """The target's tokens after the decoder; arguments as `Encoder` and `Decoder`."""
         self._check(src, tgt)
+        for stack, mask in ((self.encoder, src_mask), (self.decoder, tgt_mask)):
+            besides(stack, mask=mask if isinstance(mask, Mask) else None)
         memory = self.encoder(src, src_mask, src_key_padding_mask, is_causal=src_is_causal)
         decoded: Tensor = self.decoder(
             tgt,
@@ -114,6 +118,7 @@ class Transformer(nn.Module):
         return decoded
 
     def _check(self, src: Tensor, tgt: Tensor) -> None:
+        refuse_nested(src=src, tgt=tgt)
         batch_axis = 0 if self.batch_first else 1
         if src.ndim == 3 and tgt.ndim == 3 and src.shape[batch_axis] != tgt.shape[batch_axis]:
             raise LayerRuntimeError(
