@@ -11,8 +11,8 @@ from torch.nn.functional import pad
 from regard.masks import Mask
 from regard.masks.followed import Followed
 from regard.nn.cache import LayerCache
-from regard.nn.multi_head_checks import check_added_keys, check_masks, check_result, check_tokens
-from regard.nn.nested import check_nested, nest, pad_nested, refuse_nested
+from regard.nn.multi_head_checks import check_added_keys, check_kinds, check_masks, check_result, check_tokens
+from regard.nn.nested import check_nested, nest, pad_nested
 from regard.nn.positions import Rotary
 from regard.nn.projected_heads import ProjectedHeads
 from regard.nn.torch_masks import Restriction, read_masks
@@ -135,6 +135,7 @@ class MultiHeadAttention(ProjectedHeads):
             (output in the layout of `query`, weights `(batch, n_queries, n_keys)` or None); weights that are not
             averaged have an axis of heads after the batch.
         """
+        check_kinds(query, key, value)
         if query.is_nested or key.is_nested or value.is_nested:
             alone = not need_weights and all(each is None for each in (attn_mask, key_padding_mask, mask, cache))
             return self._forward_nested(query, key, value, alone), None
@@ -187,6 +188,7 @@ class MultiHeadAttention(ProjectedHeads):
 
         Arguments as `forward`. `view.output` is what heads pooled, before the output projection.
         """
+        check_kinds(query, key, value)
         queries, keys, values, restriction = self._prepare(
             query, key, value, key_padding_mask, attn_mask, is_causal, cache, mask, view=True
         )
@@ -241,15 +243,25 @@ class MultiHeadAttention(ProjectedHeads):
         view: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor, Restriction]:
         """Queries, keys and values of every head, `(batch, heads, n, head_dim)`, and what masks come to."""
-        refuse_nested(query=query, key=key, value=value)
-        sizes = (self.embed_dim, self.kdim, self.vdim)
-        check_tokens(query, key, value, sizes=sizes, batch_first=self.batch_first)
-        check_masks(key_padding_mask, attn_mask, axes=query.ndim, is_causal=is_causal)
-        if query.ndim == 2:
+        sizes, dtype = (self.embed_dim, self.kdim, self.vdim), self._dtype
+        check_tokens(query, key, value, sizes=sizes, batch_first=self.batch_first, dtype=dtype)
+        batched = query.ndim == 3
+        if not batched:
             query, key, value = _each_once(lambda x: x.unsqueeze(0), query, key, value)
-            key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
         elif not self.batch_first:
             query, key, value = _each_once(lambda x: x.transpose(0, 1), query, key, value)
+        batch, n_queries, _ = query.shape
+        n_keys = key.shape[1] + (0 if cache is None or cache.is_fixed else cache.length)
+        # Before the cache takes anything: what is refused must leave it as it was.
+        check_masks(
+            key_padding_mask,
+            attn_mask,
+            batch=batch if batched else None,
+            heads=self.num_heads,
+            n_queries=n_queries,
+            n_keys=n_keys,
+            is_causal=is_causal,
+        )
         start = 0 if cache is None else cache.position
         if cache is not None and cache.has_memory:
             queries, (keys, values) = self._heads(self._linear(query, 0)), cache.recall(*key.shape[:2])
@@ -266,10 +278,8 @@ class MultiHeadAttention(ProjectedHeads):
         restriction = read_masks(
             attn_mask,
             key_padding_mask,
-            batch=query.shape[0],
+            batch=batch,
             heads=self.num_heads,
-            n_queries=query.shape[1],
-            n_keys=keys.shape[-2] - self._n_added,
             added_keys=self._n_added,
             is_causal=is_causal and trusted and key_padding_mask is None,
         )

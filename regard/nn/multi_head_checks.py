@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from regard.errors import DtypeError, LayerInputError, LayerRuntimeError, OptionError, ShapeError
+from regard.nn.nested import refuse_nested
 from regard.scores import Alibi, RelativeBias, Score
+from regard.tensors import is_autocast_on
 
 
 def check_heads(embed_dim: int, num_heads: int, num_kv_heads: int) -> None:
@@ -43,14 +46,33 @@ def check_added_keys(score: Score, n_added: int) -> None:
         )
 
 
-def check_tokens(query: Tensor, key: Tensor, value: Tensor, *, sizes: tuple[int, int, int], batch_first: bool) -> None:
+def check_kinds(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Refuse what is no tensor."""
+    for name, each in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(each, Tensor):
+            raise DtypeError(
+                f"`{name}` must be a torch.Tensor: got {type(each).__name__}. Convert it with torch.as_tensor."
+            )
+
+
+def check_tokens(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    sizes: tuple[int, int, int],
+    batch_first: bool,
+    dtype: torch.dtype,
+) -> None:
     """Refuse tokens that do not fit the layer, or each other.
 
     Args:
         query, key, value: As the layer is given them.
         sizes: How many numbers a token of each must have.
         batch_first: Which axis is the batch.
+        dtype: Of the layer's parameters.
     """
+    refuse_nested(query=query, key=key, value=value)
     axes = query.ndim
     if axes not in (2, 3):
         raise LayerInputError(
@@ -81,6 +103,13 @@ def check_tokens(query: Tensor, key: Tensor, value: Tensor, *, sizes: tuple[int,
             f"{key.shape[batch_axis]} sequences, read with batch_first={batch_first}."
         )
 
+    for name, each in (("query", query), ("key", key), ("value", value)):
+        if each.dtype != dtype and not is_autocast_on(each.device.type):
+            raise LayerRuntimeError(
+                f"`{name}` must have the dtype of the layer's parameters, {dtype}: got {each.dtype}. "
+                f"Use {name}.to({dtype})" + (f", or layer.to({each.dtype})." if each.is_floating_point() else ".")
+            )
+
 
 def check_result(result: Sequence[int], queries: Sequence[int]) -> None:
     """Refuse a result with other batch axes than the heads' queries have: a score or a rule brought its own.
@@ -96,31 +125,70 @@ def check_result(result: Sequence[int], queries: Sequence[int]) -> None:
         )
 
 
-def check_masks(key_padding_mask: Tensor | None, attn_mask: Tensor | None, *, axes: int, is_causal: bool) -> None:
-    """Refuse masks that are no tensors or have too many axes or too few, and a hint about a mask that is not there.
+def check_masks(
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    *,
+    batch: int | None,
+    heads: int,
+    n_queries: int,
+    n_keys: int,
+    is_causal: bool,
+) -> None:
+    """Refuse masks that are no tensors or of the wrong kind or size, and a hint about a mask that is not there.
 
     Args:
         key_padding_mask, attn_mask, is_causal: As the layer is given them; `torch_masks.py` reads them.
-        axes: How many axes the queries have: 3 with a batch, 2 without.
+        batch: How many sequences; None where tokens came without an axis for them, and masks must too.
+        heads, n_queries, n_keys: The sizes that masks must have.
     """
     for name, each in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
-        if each is not None and not isinstance(each, Tensor):
+        if each is None:
+            continue
+        if not isinstance(each, Tensor):
             raise DtypeError(
-                f"`{name}` must be a tensor, as in PyTorch: got {each!r}. "
-                f"Pass one of regard's masks as mask=, or build the layer with it."
+                f"`{name}` must be a tensor, as in PyTorch: got {type(each).__name__}. Use torch.tensor(...), in which "
+                f"True means that a key is not looked at. One of regard's masks goes to mask=, here or in the layer."
             )
-    if key_padding_mask is not None and key_padding_mask.ndim != axes - 1:
-        raise LayerInputError(
-            f"`key_padding_mask` must be {'(batch, n_keys)' if axes == 3 else '(n_keys,)'}: "
-            f"got {tuple(key_padding_mask.shape)}."
-        )
-    if attn_mask is not None and attn_mask.ndim not in (2, 3):
-        raise LayerInputError(
-            f"`attn_mask` must be (n_queries, n_keys), or have an axis of batch · heads before: "
-            f"got {tuple(attn_mask.shape)}."
-        )
-    if is_causal and attn_mask is None:
+        refuse_nested(**{name: each})
+        if each.dtype != torch.bool and not each.is_floating_point():
+            raise LayerInputError(
+                f"`{name}` must be bool or floating point: got {each.dtype}. "
+                f"Use {name}.bool(), in which True means that a key is not looked at."
+            )
+    if key_padding_mask is not None:
+        _check_padding(key_padding_mask, batch, n_keys)
+    if attn_mask is not None:
+        _check_pairs(attn_mask, batch, heads, (n_queries, n_keys))
+    elif is_causal:
         raise LayerRuntimeError(
             "`is_causal=True` is a hint about `attn_mask`, which must be given too: got None. "
             "Pass attn_mask=Transformer.generate_square_subsequent_mask(n), or build the layer with mask=Causal()."
         )
+
+
+def _check_padding(mask: Tensor, batch: int | None, n_keys: int) -> None:
+    if batch is None:
+        wanted: tuple[int, ...] = (n_keys,)
+        what, advice = "each key", "Tokens came without a batch axis: it must, too."
+    else:
+        wanted = (batch, n_keys)
+        what, advice = "each key of each sequence", "Its axes are batch, then keys, also where batch_first=False."
+    if tuple(mask.shape) != wanted:
+        raise LayerInputError(
+            f"`key_padding_mask` must be {wanted}, one entry for {what}: got {tuple(mask.shape)}. {advice}"
+        )
+
+
+def _check_pairs(mask: Tensor, batch: int | None, heads: int, pairs: tuple[int, int]) -> None:
+    count = heads if batch is None else batch * heads
+    shape = tuple(mask.shape)
+    if shape == pairs or shape == (count, *pairs):
+        return
+    whose = f"{heads} heads" if batch is None else f"{heads} heads in {batch} sequences"
+    # PyTorch: an assertion where the number of axes is wrong, and for one sequence with an axis of heads.
+    is_asserted = mask.ndim not in (2, 3) or (batch is None and mask.ndim == 3)
+    raise (LayerInputError if is_asserted else LayerRuntimeError)(
+        f"`attn_mask` must be {pairs}, or {(count, *pairs)} for {whose}: got {shape}. "
+        f"Its last axes are queries, then keys."
+    )

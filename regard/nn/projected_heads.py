@@ -122,6 +122,13 @@ class ProjectedHeads(AttentionLayer):
         assert self.v_proj_weight is not None
         return self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
 
+    @property
+    def _dtype(self) -> torch.dtype:
+        """What tokens must come in."""
+        matrix = self.q_proj_weight if self.in_proj_weight is None else self.in_proj_weight
+        assert matrix is not None
+        return matrix.dtype
+
     # What tokens become --------------------------------------------------------------------------------------------
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:

@@ -26,7 +26,7 @@ from regard import (
     attend,
     nn,
 )
-from regard.errors import LayerInputError, LayerRuntimeError, OptionError, ShapeError
+from regard.errors import OptionError, ShapeError
 from regard.positions import Grid
 
 DIM, HEADS, BATCH, N_QUERIES, N_KEYS = 12, 3, 2, 5, 7
@@ -252,29 +252,6 @@ def test_entmax_alpha_is_learned_with_the_layer():
 def test_a_layer_that_cannot_be_made(make, error, text):
     with pytest.raises(error, match=text):
         make()
-
-
-X = torch.zeros(5, 2, 12)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "kind"),
-    [
-        ((X[0, 0], X[0, 0], X[0, 0]), {}, AssertionError),
-        ((X, X[:, 0], X[:, 0]), {}, AssertionError),
-        ((X[..., :6], X, X), {}, AssertionError),
-        ((X, X[:3], X), {}, AssertionError),
-        ((X, X, X), {"attn_mask": torch.zeros(4, 5)}, RuntimeError),
-        ((X, X, X), {"attn_mask": torch.zeros(5, 5, 5)}, RuntimeError),
-        ((X, X, X), {"attn_mask": torch.zeros(5, 5, dtype=torch.int64)}, AssertionError),
-        ((X, X, X), {"key_padding_mask": torch.zeros(5, dtype=torch.bool)}, AssertionError),
-    ],
-)
-def test_what_does_not_fit_raises_what_pytorch_raises(arguments, options, kind):
-    for layer in (torch.nn.MultiheadAttention(12, 3), nn.MultiHeadAttention(12, 3)):
-        with pytest.raises(kind) as caught:
-            layer(*arguments, **options)
-    assert isinstance(caught.value, LayerInputError | LayerRuntimeError)
 
 
 # Keys that follow every sequence --------------------------------------------------------------------------------------
