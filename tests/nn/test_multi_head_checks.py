@@ -97,7 +97,9 @@ def test_without_a_batch_the_type_is_pytorchs_and_the_shapes_are_those_that_were
 
 
 @pytest.mark.parametrize("call", ["forward", "weigh", "attend_and_weigh"])
-@pytest.mark.parametrize("tokens", [(None, KEY, KEY), (QUERY, [[1.0]], KEY), (QUERY, KEY, Causal())], ids=repr)
+@pytest.mark.parametrize(
+    "tokens", [(None, KEY, KEY), (QUERY, [[1.0]], KEY), (QUERY, KEY, Causal())], ids=["query", "key", "value"]
+)
 def test_what_is_no_tensor_is_refused_by_its_name(tokens, call):
     with pytest.raises(DtypeError, match=r"`(query|key|value)` must be a torch\.Tensor: got (NoneType|list|Causal)\."):
         getattr(nn.MultiHeadAttention(DIM, HEADS, batch_first=True), call)(*tokens)
