@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
+from threading import Lock, RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 
 BUDGET = 1 << 30  # bytes that a recording keeps at most, if nothing else is said
 
-_active: list[Recording] = []
+# Open recordings of every thread, which torch.compile can see change, and those that this context has opened.
+_open: tuple[Recording, ...] = ()
+_opening = Lock()
+_here: ContextVar[tuple[Recording, ...]] = ContextVar("recordings", default=())
 
 
 def record(
@@ -44,6 +49,11 @@ def record(
     What a view reads here has no gradient: queries and keys are kept apart from the graph that made them. For weights
     in a loss call the layer itself, `layer.weigh(...)`, whose `rows`, `entropy`, `received` and `dense` have one.
 
+    A recording belongs to the context that opened it (`contextvars`): calls of other threads do not land in it, nor do
+    those of threads that are started inside, unless they run in a copy of the context, as `asyncio.to_thread` and
+    `contextvars.copy_context().run` have it. Tasks of asyncio that are started inside are kept, while it is open.
+    Recordings may be nested: each keeps its own layers.
+
     Args:
         model: Any module with layers of `regard.nn` in it.
         layers: Names or numbers of the layers to record, as `Recording.layers` lists them; all if left out.
@@ -59,14 +69,18 @@ def record(
         ...     output = model(torch.rand(2, 7, 16), torch.rand(2, 5, 16))
         >>> recording.layers
         ['encoder.layers.0.self_attn', 'decoder.layers.0.self_attn', 'decoder.layers.0.multihead_attn']
-        >>> recording["decoder.layers.0.multihead_attn"][0].shape
+        >>> recording["decoder.layers.0.multihead_attn"].shape
         (2, 4, 5, 7)
     """
     return Recording(model, layers, heads, rows, budget)
 
 
 class Recording:
-    """What `record` kept: a list of views for each layer, one for each call."""
+    """What `record` kept: a view for each call of each layer.
+
+    Iterating gives (name, view) in the order of the calls; `recording[name]` is the view of a layer that was called
+    once, and `recording.views(name)` the list of them all.
+    """
 
     def __init__(
         self,
@@ -84,24 +98,36 @@ class Recording:
         self._views: dict[str, list[WeightsView]] = {name: [] for name in self._modules}
         self._calls: list[tuple[str, WeightsView]] = []
         self._names = {id(module): name for name, module in self._modules.items()}
+        self._keeping = RLock()  # threads that run in copies of one context may call at once
 
     @property
     def layers(self) -> list[str]:
         """The names of the layers that are recorded."""
         return list(self._modules)
 
-    def views(self) -> list[WeightsView]:
-        """Every view, in the order of the calls."""
-        return [view for _, view in self._calls]
+    def views(self, layer: str | int | None = None) -> list[WeightsView]:
+        """The views of a layer, one for each call of it, in order; of every layer if none is named."""
+        return [view for _, view in self._calls] if layer is None else list(self._views[self._name(layer)])
 
-    def __getitem__(self, layer: str | int) -> list[WeightsView]:
-        """The views of a layer, one for each call of it."""
+    def __getitem__(self, layer: str | int) -> WeightsView:
+        """The view of a layer that was called once, by its name or number; `views(layer)` has those of every call."""
+        name = self._name(layer)
+        views = self._views[name]
+        if not views:
+            raise MissingKey(f"{name} must have been called to be read: got no call. Call the model in the `with`.")
+        if len(views) > 1:
+            raise OptionError(
+                f"A layer that is read as recording[{layer!r}] must have been called once: {name} was called "
+                f"{len(views)} times. Use recording.views({layer!r}), which has a view for each call."
+            )
+        return views[0]
+
+    def _name(self, layer: str | int) -> str:
         names = self.layers
         known = -len(names) <= layer < len(names) if isinstance(layer, int) else layer in self._views
         if not known:
             raise MissingKey(f"No layer {layer!r} was recorded. There are {_listed(names)}.")
-        name = names[layer] if isinstance(layer, int) else layer
-        return self._views[name]
+        return names[layer] if isinstance(layer, int) else layer
 
     def __iter__(self) -> Iterator[tuple[str, WeightsView]]:
         """(name of the layer, view) of every call, in order."""
@@ -142,13 +168,19 @@ class Recording:
         self.bytes = 0
 
     def __enter__(self) -> Self:
-        _active.append(self)
+        global _open
+        with _opening:
+            _open = (*_open, self)
+        _here.set((*_here.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _active.remove(self)
+        global _open
+        with _opening:
+            _open = _without(_open, self)
+        _here.set(_without(_here.get(), self))
 
     def __repr__(self) -> str:
         return f"<Recording of {len(self.layers)} layers: {len(self)} calls, {self.bytes:,} bytes>"
@@ -162,7 +194,7 @@ class Recording:
                 f"{name} must not be recorded inside torch.vmap: what it looks at there is gone when vmap returns. "
                 f"Call the layer with the whole batch, or record outside."
             )
-        with torch.no_grad():
+        with self._keeping, torch.no_grad():
             part = self._part(_problem(*layer.by_head(queries.detach(), keys.detach()), **options))
             own = () if layer.mask is None else layer.mask.tensors()
             size = _nbytes(part, own)
@@ -183,10 +215,10 @@ class Recording:
                 weights=copy.deepcopy(part.weights).requires_grad_(False),  # they may learn on
             )
             problem.around(part.form.rebuilt(iter([tensor.clone() for tensor in part.form.tensors()])))
-        self.bytes += size
-        view = _Recorded(problem, choose(problem, None))
-        self._views[name].append(view)
-        self._calls.append((name, view))
+            self.bytes += size
+            view = _Recorded(problem, choose(problem, None))
+            self._views[name].append(view)
+            self._calls.append((name, view))
 
     def _part(self, problem: AttentionProblem) -> AttentionProblem:
         """The problem for the rows and heads that are wanted."""
@@ -259,9 +291,23 @@ def _blank(tensor: Tensor) -> Tensor:
 
 
 def note(layer: AttentionLayer, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
-    """Tell the recordings that are open what a layer is about to look at."""
-    for recording in _active:
-        recording._take(layer, queries, keys, options)
+    """Tell the recordings that are open here what a layer is about to look at."""
+    for recording in _open:
+        if id(layer) in recording._names:
+            _tell(layer, queries, keys, options)
+            return
+
+
+def _tell(layer: AttentionLayer, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
+    for recording in dict.fromkeys(_here.get()):
+        if recording in _open:  # a task may go on with its copy of the context after the recording was closed
+            recording._take(layer, queries, keys, options)
+
+
+def _without(recordings: tuple[Recording, ...], closed: Recording) -> tuple[Recording, ...]:
+    """The recordings without the last mention of one."""
+    places = [place for place, each in enumerate(recordings) if each is closed]
+    return recordings if not places else (*recordings[: places[-1]], *recordings[places[-1] + 1 :])
 
 
 def _of_mask(mask: Mask, rows: Tensor | None, heads: Tensor | None, grid: Grid) -> Mask:

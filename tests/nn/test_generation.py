@@ -89,7 +89,7 @@ def test_attention_is_what_a_recording_gives_for_the_same_tokens(name, method, m
         if name == "recurrent":  # one call for each token
             expected = torch.cat([view.dense() for view in recording.views()], 1)[None]
         else:
-            expected = torch.cat([recording[layer][0].dense() for layer in model.alignment])
+            expected = torch.cat([recording[layer].dense() for layer in model.alignment])
         torch.testing.assert_close(each.attention, expected)  # (layers, heads, tokens, n_source)
         torch.testing.assert_close(each.attention.sum(-1), torch.ones_like(each.attention[..., 0]))
         assert float(each.attention[..., PADDING[place]].abs().sum()) == 0
@@ -102,11 +102,11 @@ def test_a_recording_around_generation_sees_every_step(models, write):
         found = write(model, max_length=3, attention=True)
     n_steps = max(len(each.tokens) + each.complete for each in found)
     n_steps = max(n_steps, 4 if not all(each.complete for each in found) else 0)
-    assert len(recording["transformer.decoder.layers.0.self_attn"]) == n_steps
-    assert [view.shape[-1] for view in recording["transformer.decoder.layers.0.self_attn"]] == list(
+    assert len(recording.views("transformer.decoder.layers.0.self_attn")) == n_steps
+    assert [view.shape[-1] for view in recording.views("transformer.decoder.layers.0.self_attn")] == list(
         range(1, n_steps + 1)
     )
-    assert len(recording["transformer.encoder.layers.0.self_attn"]) == 1
+    assert len(recording.views("transformer.encoder.layers.0.self_attn")) == 1
 
 
 @pytest.mark.parametrize("method", ["greedy", "sample", "beam"])

@@ -1,7 +1,11 @@
 """Recordings: what is kept, what it weighs, and that it gives the weights that the model used."""
 
+import asyncio
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from threading import Barrier
 
 import pytest
 import torch
@@ -114,7 +118,7 @@ def test_the_masks_of_a_call_are_recorded_with_it(kind, heads, rows):
     wanted = whole(layer, x, **options)
     wanted = wanted if heads is None else wanted[:, heads]
     wanted = wanted if rows is None else wanted[:, :, rows]
-    torch.testing.assert_close(recording[0][0].dense(), wanted)
+    torch.testing.assert_close(recording[0].dense(), wanted)
 
 
 @pytest.mark.parametrize("rows", [None, [2, 6]])
@@ -125,7 +129,7 @@ def test_a_mask_that_is_written_into_later_does_not_change_what_was_recorded(row
     with nn.record(layer, rows=rows) as recording:
         layer(x, x, x, need_weights=False, mask=Allowed(allowed))
     allowed.fill_(False)
-    torch.testing.assert_close(recording[0][0].dense(), wanted if rows is None else wanted[:, :, rows])
+    torch.testing.assert_close(recording[0].dense(), wanted if rows is None else wanted[:, :, rows])
 
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name not in ("padded", "pairs", "bias")])
@@ -134,7 +138,7 @@ def test_heads_are_told_from_other_axes_of_the_same_size(name):
     x = torch.randn(HEADS, HEADS, DIM, generator=torch.Generator().manual_seed(5))  # as many sequences and tokens
     with nn.record(layer, heads=[2, 0], rows=[1]) as recording:
         layer(x, x, x, need_weights=False)
-    torch.testing.assert_close(recording[0][0].dense(), whole(layer, x)[:, [2, 0]][:, :, [1]])
+    torch.testing.assert_close(recording[0].dense(), whole(layer, x)[:, [2, 0]][:, :, [1]])
 
 
 def test_weights_that_are_asked_for_are_recorded_too():
@@ -162,7 +166,7 @@ def test_in_training_gradients_are_as_without_and_the_record_stays_as_it_was():
         gradients.append([each.grad for each in layer.parameters()])
         torch.optim.SGD(layer.parameters(), 0.005).step()
     assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
-    dense = recording[0][0].dense()
+    dense = recording[0].dense()
     assert not dense.requires_grad
     torch.testing.assert_close(dense, wanted)  # before dropout, and before the step
     assert not torch.allclose(layer.weigh(x, x, x).dense(), wanted, atol=1e-4)
@@ -173,7 +177,7 @@ def test_a_score_with_parameters_that_nobody_declared_is_read_from_what_was_kept
     layer, x = layer_of(score=Custom(lambda q, k: slope * (q @ k.mT))), tokens()
     with nn.record(layer, rows=[4, 2]) as recording:
         layer(x, x, x)[0].sum().backward()
-    wanted, view = whole(layer, x)[:, :, [4, 2]], recording[0][0]
+    wanted, view = whole(layer, x)[:, :, [4, 2]], recording[0]
     torch.testing.assert_close(view.dense(), wanted)
     torch.testing.assert_close(view.entropy(), -(wanted * wanted.log()).sum(-1))
     assert not view.rows(0).requires_grad
@@ -187,12 +191,12 @@ def test_layers_are_named_and_calls_are_in_order():
         model(x, x[:, :2])
     assert [name for name, _ in everything] == everything.layers * 2
     assert some.layers == ["encoder.layers.1.self_attn", "decoder.layers.0.multihead_attn"]
-    assert [view.shape[-2] for view in some[-1]] == [4, 2]
+    assert [view.shape[-2] for view in some.views(-1)] == [4, 2]
     for name in some.layers:
-        for one, other in zip(some[name], everything[name], strict=True):
+        for one, other in zip(some.views(name), everything.views(name), strict=True):
             assert torch.equal(one.dense(), other.dense())
     some.clear()
-    assert (len(some), some.bytes, some[0]) == (0, 0, [])
+    assert (len(some), some.bytes, some.views(0)) == (0, 0, [])
 
 
 # What it keeps --------------------------------------------------------------------------------------------------------
@@ -216,7 +220,7 @@ def test_a_plain_layer_keeps_its_queries_and_keys_and_nothing_else():
         layer(x, x, x)
     assert recording.bytes == 2 * BATCH * N * DIM * 4
     gc.collect()
-    problem = recording[0][0]._problem
+    problem = recording[0]._problem
     kept = [each for each in vars(problem).values() if isinstance(each, torch.Tensor)]
     kept += problem.form.tensors()
     storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in kept}
@@ -253,7 +257,7 @@ def test_the_mask_of_a_layer_is_not_kept_again():
         layer(x, x, x, mask=Window(before=3, after=0))
         said = recording.estimate(N, batch=BATCH)
     assert recording.bytes == said
-    assert [each.data_ptr() for each in recording[0][0]._problem.mask.tensors()] == [allowed.data_ptr()]
+    assert [each.data_ptr() for each in recording[0]._problem.mask.tensors()] == [allowed.data_ptr()]
 
 
 def test_a_budget_is_refused_before_anything_is_kept():
@@ -274,7 +278,7 @@ def test_an_exception_leaves_no_recording_open():
     layer, x = layer_of(), tokens()
     with pytest.raises(BudgetExceeded), nn.record(layer), nn.record(layer, budget=1):
         layer(x, x, x)
-    assert module._active == []
+    assert module._open == module._here.get() == ()
     with nn.record(layer) as recording:
         pass
     layer(x, x, x)
@@ -286,6 +290,107 @@ def test_other_models_are_not_recorded():
     with nn.record(layer) as recording:
         other(x, x, x)
     assert len(recording) == 0
+
+
+# Threads, tasks and recordings in recordings ------------------------------------------------------------------------
+
+
+def in_thread(function):
+    """Call it in another thread, and wait."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+def test_calls_of_other_threads_do_not_land_in_a_recording():
+    layer, x = layer_of(), tokens()
+    with nn.record(layer) as recording:
+        in_thread(lambda: layer(x, x, x))  # started inside, with a context of its own
+        assert len(recording) == 0
+        layer(x, x, x)
+    assert len(recording) == 1
+
+
+def test_a_thread_that_runs_in_a_copy_of_the_context_is_recorded():
+    layer, x = layer_of(), tokens()
+    with nn.record(layer) as recording:
+        context = copy_context()
+        in_thread(lambda: context.run(layer, x, x, x))
+    assert len(recording) == 1
+    in_thread(lambda: context.run(layer, x, x, x))  # after it was closed
+    assert len(recording) == 1
+
+
+def test_two_threads_record_one_model_each_for_itself():
+    layer, both_open = layer_of(), Barrier(2, timeout=60)
+
+    def record(n):
+        x = tokens(n)
+        with nn.record(layer) as recording:
+            both_open.wait()
+            layer(x, x, x)
+            both_open.wait()
+        return [view.shape[-1] for view in recording.views()]
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(record, (4, 7))) == [[4], [7]]
+
+
+def test_tasks_that_are_started_inside_are_recorded_until_it_is_closed():
+    layer, x = layer_of(), tokens()
+
+    async def call(after):
+        await after.wait()
+        layer(x, x, x)
+
+    async def main():
+        now, later = asyncio.Event(), asyncio.Event()
+        outside = asyncio.create_task(call(now))
+        with nn.record(layer) as recording:
+            inside, late = asyncio.create_task(call(now)), asyncio.create_task(call(later))
+            now.set()
+            await asyncio.gather(outside, inside, *(asyncio.to_thread(layer, x, x, x) for _ in range(4)))
+        later.set()
+        await late
+        return recording
+
+    recording = asyncio.run(main())
+    assert len(recording) == len(recording.views(0)) == 1 + 4
+    assert recording.bytes == 5 * nn.record(layer).estimate(N, batch=BATCH)
+
+
+def test_recordings_in_recordings_keep_their_own_and_one_that_is_opened_twice_keeps_a_call_once():
+    model, x = nn.Encoder(nn.EncoderLayer(DIM, HEADS, 16, batch_first=True), 2), tokens()
+    with nn.record(model) as outer:
+        model(x)
+        with nn.record(model, layers=0) as inner, outer:
+            model(x)
+        model(x)
+    assert (len(outer), len(inner)) == (6, 1)
+
+
+def test_a_recording_does_not_break_the_graph_of_another_model():
+    recorded, other, x = layer_of(), layer_of(), tokens()
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x: other(x, x, x, need_weights=False)[0], fullgraph=True, backend="eager")
+    with nn.record(recorded) as recording:
+        compiled(x)
+        recorded(x, x, x)
+    assert len(recording) == 1
+
+
+def test_one_call_is_read_by_name_and_several_from_a_list():
+    layer, x = layer_of(), tokens()
+    with nn.record(layer) as recording:
+        with pytest.raises(MissingKey, match="got no call"):
+            recording[0]
+        layer(x, x, x)
+        ((name, view),) = recording
+        assert recording[name] is recording[0] is view
+        assert recording.views(name) == recording.views() == [view]
+        layer(x, x, x)
+        with pytest.raises(OptionError, match=r"was called 2 times\. Use recording\.views\(0\)"):
+            recording[0]
+    assert recording.views(0) == [each for _, each in recording]
 
 
 # What does not fit ----------------------------------------------------------------------------------------------------
@@ -314,7 +419,7 @@ def test_transforms_of_functions():
     layer, x = layer_of(), tokens()
     with nn.record(layer) as recording:
         torch.func.grad(lambda x: layer(x, x, x, need_weights=False)[0].sum())(x)
-    torch.testing.assert_close(recording[0][0].dense(), whole(layer, x))
+    torch.testing.assert_close(recording[0].dense(), whole(layer, x))
     with nn.record(layer), pytest.raises(OptionError, match=r"must not be recorded inside torch\.vmap"):
         torch.vmap(lambda x: layer(x, x, x, need_weights=False)[0])(x)
 
@@ -331,7 +436,7 @@ def test_heads_with_a_rule_of_their_own_are_recorded_together():
         layer(x, x, x)
     with nn.record(layer, rows=[2]) as recording:
         layer(x, x, x)
-    torch.testing.assert_close(recording[0][0].dense(), whole(layer, x)[:, :, [2]])
+    torch.testing.assert_close(recording[0].dense(), whole(layer, x)[:, :, [2]])
 
 
 def test_layers_that_there_are_not():

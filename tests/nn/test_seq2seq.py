@@ -119,7 +119,7 @@ def test_attention_is_bahdanaus_or_luongs():
     with torch.no_grad(), nn.record(model) as recording:
         model(SOURCES, TARGETS, PADDING)
     assert recording.layers == model.alignment == ["attention"]
-    assert [view.shape for view in recording["attention"]] == [(3, 1, 5)] * 4
+    assert [view.shape for view in recording.views("attention")] == [(3, 1, 5)] * 4
     dense = torch.cat([view.dense() for view in recording.views()], 1)
     torch.testing.assert_close(dense.sum(-1), torch.ones(3, 4, dtype=torch.float64))
     assert float(dense[PADDING[:, None].expand_as(dense)].abs().max()) == 0

@@ -47,7 +47,7 @@ def measure() -> Numbers:
 
         with nn.record(decoder) as recording:
             decoder(place(written), y, mask=Causal())
-        itself, read = (recording[layer][0].dense()[0].mean(0) for layer in ("self_attn", "multihead_attn"))
+        itself, read = (recording[layer].dense()[0].mean(0) for layer in ("self_attn", "multihead_attn"))
     return {
         "words": told_apart(names),
         "written": WRITTEN,
