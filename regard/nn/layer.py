@@ -104,6 +104,11 @@ class AttentionLayer(nn.Module):
             f"recording keeps cannot be told. Record with a budget= instead."
         )
 
+    def extra_repr(self) -> str:
+        # Score and rule are modules, which torch writes below by itself; a mask is not.
+        told = [] if self.mask is None else [f"mask={self.mask!r}"]
+        return ", ".join([*told, f"dropout={self.dropout}"] if self.dropout else told)
+
     def _dropped(self) -> float:
         return self.dropout if self.training else 0.0
 

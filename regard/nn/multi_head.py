@@ -353,7 +353,8 @@ class MultiHeadAttention(ProjectedHeads):
 
     def extra_repr(self) -> str:
         shared = "" if self.num_kv_heads == self.num_heads else f", num_kv_heads={self.num_kv_heads}"
-        return f"{self.embed_dim}, {self.num_heads}{shared}, batch_first={self.batch_first}"
+        own = f"{self.embed_dim}, {self.num_heads}{shared}, batch_first={self.batch_first}"
+        return ", ".join(filter(None, (own, super().extra_repr())))
 
 
 def _each_once(change: Callable[[Tensor], Tensor], *tensors: Tensor) -> list[Tensor]:

@@ -103,4 +103,5 @@ class SelfAttention(AttentionLayer):
         return zero.expand(batch, n_queries, self.W_Q.shape[1]), zero.expand(batch, n_keys, self.W_K.shape[1])
 
     def extra_repr(self) -> str:
-        return f"{self.W_Q.shape[0]}, key_dim={self.W_K.shape[1]}, value_dim={self.W_V.shape[1]}"
+        own = f"{self.W_Q.shape[0]}, key_dim={self.W_K.shape[1]}, value_dim={self.W_V.shape[1]}"
+        return ", ".join(filter(None, (own, super().extra_repr())))

@@ -39,6 +39,30 @@ def test_dropout_acts_in_training_alone():
             nn.Attention(dropout=wrong)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **options: nn.Attention(**options),
+        lambda **options: nn.SelfAttention(8, **options),
+        lambda **options: nn.MultiHeadAttention(8, 2, **options),
+        lambda **options: nn.EncoderLayer(8, 2, **options),
+        lambda **options: nn.Decoder(nn.DecoderLayer(8, 2, **options), 2),
+    ],
+    ids=["attention", "self-attention", "multi-head", "encoder layer", "decoder"],
+)
+def test_a_layer_says_its_score_rule_and_mask(make):
+    said = repr(make(score=Gaussian(0.7), weights=Sparsemax(), mask=Causal() & Window(before=3, after=0)))
+    for part in ("(score): Gaussian(", "(weights): Sparsemax()", "mask=Causal() & Window(before=3, after=0)"):
+        assert part in said
+    assert "mask" not in repr(make())
+
+
+def test_a_layer_says_its_dropout_and_the_scopes_of_its_heads():
+    said = repr(nn.MultiHeadAttention(8, 2, 0.25, mask=[Causal(), None]))
+    assert "8, 2, batch_first=False, mask=PerHead([Causal(), Window(" in said
+    assert "dropout=0.25" in said
+
+
 # Self-attention -------------------------------------------------------------------------------------------------------
 
 
