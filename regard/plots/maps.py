@@ -103,7 +103,8 @@ def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> F
 
     Args:
         weights: A tensor `(layers, heads, n_queries, n_keys)`, or a list with the weights of each layer
-            `(heads, n_queries, n_keys)`: tensors or what `weigh` gives.
+            `(heads, n_queries, n_keys)`: tensors or what `weigh` gives; or what `nn.record` kept of one sequence, whose
+            layers were called once each.
         title: Above the figure.
         note: Below it.
         most: The largest side of one head's map, in cells.
@@ -138,7 +139,14 @@ def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> F
 
 
 def _head_pictures(weights: Any, most: int) -> tuple[list[list[Tensor]], list[str]]:
-    if not isinstance(weights, list | tuple):
+    from regard.nn.recording import Recording
+    from regard.view import WeightsView
+
+    if isinstance(weights, Recording):
+        weights = [weights[layer] for layer in weights.layers]
+    elif isinstance(weights, WeightsView):
+        weights = [weights]
+    elif not isinstance(weights, list | tuple):
         tensor = as_tensor(weights)
         if tensor.ndim != 4:
             raise ShapeError(
@@ -156,7 +164,8 @@ def _head_pictures(weights: Any, most: int) -> tuple[list[list[Tensor]], list[st
         batch, count = shape[:-3], shape[-3] if len(shape) >= 3 else 0
         if not count or any(size != 1 for size in batch):
             raise ShapeError(
-                f"Each layer's weights must be (heads, n_queries, n_keys): got {shape}. Pass one batch entry."
+                f"Each layer's weights must be (heads, n_queries, n_keys): got {shape}. Pass those of one sequence: "
+                f"[view.dense()[0] for view in views], or record one alone."
             )
         pictures, _ = every_picture(layer, most, most)
         layers.append(list(pictures.flatten(0, -3)))

@@ -8,7 +8,7 @@ import html
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -47,15 +47,30 @@ class Picture:
 def page(pictures: Picture | Sequence[Picture], title: str = "Attention weights") -> str:
     """The text of an HTML file with these pictures. It fetches nothing; names appear as text, never as markup.
 
+    Args:
+        pictures: One, or a list of them.
+        title: Of the page.
+
     Example:
         >>> text = page(Picture([[0.9, 0.1], [0.2, 0.8]], ["<b>", "dog"], ["<b>", "dog"]))
         >>> "<b>" in text, "rows are queries, columns are keys" in text
         (False, True)
     """
-    pictures = [pictures] if isinstance(pictures, Picture) else list(pictures)
-    if not pictures:
+    if not isinstance(title, str):
+        raise OptionError(
+            f"`title` must be text: got {type(title).__name__}. "
+            f"Pass several pictures as one list: page([first, second])."
+        )
+    found: list[Any] = list(pictures) if isinstance(pictures, Iterable) else [pictures]
+    if not found:
         raise OptionError("A page must have at least one picture: got none.")
-    data = {"title": title, "pictures": [_described(each) for each in pictures]}
+    for each in found:
+        if not isinstance(each, Picture):
+            raise OptionError(
+                f"A page must be made of pictures: got {type(each).__name__}. "
+                f"Make one of the weights: page(Picture(weights))."
+            )
+    data = {"title": title, "pictures": [_described(each) for each in found]}
     # In a script no entity is decoded, and "</script>" or "<!--" would end it: JSON has another spelling for "<".
     text = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     before, after = _template()

@@ -134,8 +134,18 @@ def as_tensor(weights: Any) -> Tensor:
     try:
         tensor = torch.as_tensor(weights).detach()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ShapeError(f"Weights must be a table of numbers: got {type(weights).__name__} ({error}).") from None
+        raise ShapeError(
+            f"Weights must be a table of numbers: got {type(weights).__name__} ({error}).{_advice(weights)}"
+        ) from None
     return tensor if tensor.is_floating_point() else tensor.float()
+
+
+def _advice(weights: Any) -> str:
+    from regard.nn.recording import Recording
+
+    if isinstance(weights, Recording):
+        return " Pass one layer of it, recording[name]; plots.heads(recording) draws every layer."
+    return " Pass a tensor, or what `weigh` gives."
 
 
 def pooled(matrix: Tensor, height: int, width: int) -> Tensor:

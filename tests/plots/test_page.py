@@ -89,6 +89,20 @@ def test_a_page_must_have_a_picture_and_its_selected_row():
         page(Picture(WEIGHTS, selected=4))
 
 
+def test_pictures_one_after_the_other_are_told_to_be_a_list():
+    with pytest.raises(OptionError, match=r"`title` must be text: got Picture.*page\(\[first, second\]\)"):
+        page(Picture(WEIGHTS), Picture(WEIGHTS))
+    assert len(data_in(page((Picture(WEIGHTS), Picture(WEIGHTS))))["pictures"]) == 2
+
+
+@pytest.mark.parametrize(
+    "weights", [WEIGHTS, [WEIGHTS, WEIGHTS], [[0.5, 0.5]], None], ids=["one", "two", "list", "none"]
+)
+def test_weights_without_a_picture_are_told_to_be_wrapped(weights):
+    with pytest.raises(OptionError, match=r"page\(Picture\(weights\)\)"):
+        page(weights)
+
+
 @pytest.fixture
 def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
     """The page with words that look like markup; its complaints and requests are collected."""
