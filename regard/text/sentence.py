@@ -72,6 +72,13 @@ class Look:
     def words(self) -> list[str]:
         return self.pieces.words
 
+    def __repr__(self) -> str:
+        # The views' own would draw themselves, a page for each layer.
+        return (
+            f"<Look at {_beginning(self.pieces.text)!r}: {len(self.words)} words, {self.n_layers} layers × "
+            f"{self.n_heads} heads. weights(layer, head) reads them>"
+        )
+
 
 class SentenceEncoder(nn.Module):
     """MiniLM-L6 (6 layers, 12 heads, 384 numbers a token), its weights and tokenizer read from a folder.

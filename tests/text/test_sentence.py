@@ -153,6 +153,15 @@ def test_words_come_out_as_they_stand_in_the_text(encoder, text, words):
     torch.testing.assert_close(look.weights().sum(-1), torch.ones(len(pieces.words)))
 
 
+def test_a_look_is_printed_as_one_line(encoder):
+    said = repr(encoder.look(DOG + "\n" + DOG))
+    assert said == str(encoder.look(DOG + "\n" + DOG))
+    assert "\n" not in said
+    assert len(said) < 160
+    assert said.startswith(f"<Look at {DOG[:30]!r}"[:-1])
+    assert "6 layers × 12 heads" in said
+
+
 def test_a_word_that_the_model_has_never_seen_is_one_word_of_several_pieces(encoder):
     pieces = encoder.pieces("Zqxvyk dog")
     assert pieces.words == ["[CLS]", "Zqxvyk", "dog", "[SEP]"]
