@@ -17,7 +17,10 @@ from regard.weights.base import Fold, Statistics, Weights
 class OnePass(Weights):
     """A rule whose weights are numerators, divided by their sum or not.
 
-    To write a rule of your own, give `kind`, `normalized` and `numerators`; a gradient comes by itself.
+    To write a rule of your own, give `kind`, `normalized` and `numerators`; a gradient comes by itself. Numerators are
+    computed a tile at a time, before the rest of a row is known, and so are functions of their own score alone. The one
+    exception is `shifted`: numerators that are a constant times e^(a − peak), which stay in range wherever the scores
+    are; those of earlier tiles are multiplied by e^(old peak − new peak) when a larger score comes.
 
     Example:
         >>> import torch
@@ -33,14 +36,16 @@ class OnePass(Weights):
     """
 
     normalized: ClassVar[bool] = False  # divide by the sum of the row's numerators
-    shifted: ClassVar[bool] = False  # numerators are relative to the row's largest score: e^(a − peak)
+    shifted: ClassVar[bool] = False  # numerators are relative to the largest score so far: they get a `peak`
 
     def numerators(self, scores: Tensor, peak: Tensor | None) -> Tensor:
         """The numerators of a tile. What a rule learns may be used here: its gradient comes by autograd.
 
         Args:
             scores: `(..., n_queries, n_keys)`, finite, unless the rule is `shifted` or the inputs were not.
-            peak: The largest score of each row, `(..., n_queries, 1)`, if the rule is `shifted`.
+            peak: The largest score of each row so far, `(..., n_queries, 1)`, if the rule is `shifted` and there is a
+                key. None otherwise: a tile does not know the largest score of its row, and numerators that went by it
+                would not add up with those of other tiles.
         """
         raise NotImplementedError(f"{type(self).__name__} must define numerators(scores, peak).")
 

@@ -157,3 +157,21 @@ def test_a_users_rule_works_with_a_score_of_every_form():
         torch.testing.assert_close(
             attend(q, k, v, score=score, weights=Softplus(), engine=Tiled(64)), Softplus()(score(q, k)) @ v
         )
+
+
+@pytest.mark.parametrize("engine", ["reference", "tiled"])
+@pytest.mark.parametrize("is_shifted", [False, True])
+def test_numerators_get_a_peak_where_the_rule_is_shifted_and_none_elsewhere(engine, is_shifted):
+    seen = []
+
+    class Noting(Peaked if is_shifted else Softplus):
+        def numerators(self, scores, peak):
+            seen.append((scores.detach(), peak))
+            return super().numerators(scores, peak)
+
+    x = torch.randn(6, 4, requires_grad=True)
+    attend(x, x, x, weights=Noting(), engine=engine).sum().backward()
+    assert seen
+    for scores, peak in seen:
+        assert (peak is not None) == is_shifted
+        assert not is_shifted or bool((peak >= scores.amax(-1, keepdim=True)).all())
