@@ -21,6 +21,6 @@ def causal_mask(size: int, device: torch.device | str | None = None, dtype: torc
 
 def looks_causal(mask: Tensor | None) -> bool:
     """Whether a mask is the causal one, by comparing every entry; False while it cannot be read."""
-    if mask is None or is_hidden(mask) or mask.ndim != 2 or mask.shape[0] != mask.shape[1]:
+    if not isinstance(mask, Tensor) or is_hidden(mask) or mask.ndim != 2 or mask.shape[0] != mask.shape[1]:
         return False
     return bool(torch.equal(mask, causal_mask(len(mask), mask.device, mask.dtype)))

@@ -15,8 +15,8 @@ from regard.masks import Causal, Mask
 from regard.nn.cache import KeyValueCache, LayerCache
 from regard.nn.causal import looks_causal
 from regard.nn.feed_forward import Activation, WithFeedForward
+from regard.nn.inputs import refuse_nested
 from regard.nn.multi_head import MultiHeadAttention
-from regard.nn.nested import refuse_nested
 from regard.nn.positions import Rotary
 from regard.nn.pytorch import besides
 from regard.scores import Score

@@ -13,8 +13,8 @@ from torch.nn import functional
 from regard.masks import Mask
 from regard.nn.causal import looks_causal
 from regard.nn.feed_forward import Activation, WithFeedForward
+from regard.nn.inputs import check_tensors, refuse_nested
 from regard.nn.multi_head import MultiHeadAttention
-from regard.nn.nested import refuse_nested
 from regard.nn.positions import Rotary
 from regard.nn.pytorch import besides
 from regard.nn.recording import record
@@ -111,6 +111,7 @@ class EncoderLayer(WithFeedForward):
             is_causal: A promise that `src_mask` is the causal one.
             mask: What this call allows, as regard says it: True means "may look".
         """
+        check_tensors(src=src)
         ours = besides(self.self_attn, mask=mask)
 
         def look(tokens: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.errors import LayerRuntimeError
+from regard.errors import LayerRuntimeError, ShapeError
+from regard.nn.inputs import check_dtype, check_tensors
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -65,6 +66,13 @@ class FeedForward(WithFeedForward):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """`(..., dim)` to `(..., dim)`."""
+        check_tensors(tokens=tokens)
+        check_dtype(tokens, self.linear1.weight.dtype)
+        if not tokens.is_nested and tokens.shape[-1:] != (self.linear1.in_features,):
+            raise ShapeError(
+                f"Tokens must be (..., {self.linear1.in_features}): got {tuple(tokens.shape)}. "
+                f"The last axis is a token's own numbers."
+            )
         return self.feed_forward(tokens)
 
 

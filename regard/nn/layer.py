@@ -118,7 +118,7 @@ class AttentionLayer(nn.Module):
         return {
             "score": self.score if bias is None else self.score + Bias(bias),
             "weights": self.weights,
-            "mask": both if both is None else both.to(queries.device),
+            "mask": both.to(queries.device) if isinstance(both, Mask) else both,  # what is no mask is refused with it
         }
 
 

@@ -11,7 +11,8 @@ from torch.nn.functional import pad
 from regard.masks import Mask
 from regard.masks.followed import Followed
 from regard.nn.cache import LayerCache
-from regard.nn.multi_head_checks import check_added_keys, check_kinds, check_masks, check_result, check_tokens
+from regard.nn.inputs import check_tensors
+from regard.nn.multi_head_checks import check_added_keys, check_masks, check_result, check_tokens
 from regard.nn.nested import check_nested, nest, pad_nested
 from regard.nn.positions import Rotary
 from regard.nn.projected_heads import ProjectedHeads
@@ -135,7 +136,7 @@ class MultiHeadAttention(ProjectedHeads):
             (output in the layout of `query`, weights `(batch, n_queries, n_keys)` or None); weights that are not
             averaged have an axis of heads after the batch.
         """
-        check_kinds(query, key, value)
+        check_tensors(query=query, key=key, value=value)
         if query.is_nested or key.is_nested or value.is_nested:
             alone = not need_weights and all(each is None for each in (attn_mask, key_padding_mask, mask, cache))
             return self._forward_nested(query, key, value, alone), None
@@ -188,7 +189,6 @@ class MultiHeadAttention(ProjectedHeads):
 
         Arguments as `forward`. `view.output` is what heads pooled, before the output projection.
         """
-        check_kinds(query, key, value)
         queries, keys, values, restriction = self._prepare(
             query, key, value, key_padding_mask, attn_mask, is_causal, cache, mask, view=True
         )

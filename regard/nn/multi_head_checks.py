@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import DtypeError, LayerInputError, LayerRuntimeError, OptionError, ShapeError
-from regard.nn.nested import refuse_nested
+from regard.nn.inputs import refuse_nested
 from regard.scores import Alibi, RelativeBias, Score
 from regard.tensors import is_autocast_on
 
@@ -44,15 +44,6 @@ def check_added_keys(score: Score, n_added: int) -> None:
             f"the keys that they add have no position. Leave them out, or take rotary= for "
             f"positions, which turns the keys of the sequence alone."
         )
-
-
-def check_kinds(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Refuse what is no tensor."""
-    for name, each in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(each, Tensor):
-            raise DtypeError(
-                f"`{name}` must be a torch.Tensor: got {type(each).__name__}. Convert it with torch.as_tensor."
-            )
 
 
 def check_tokens(

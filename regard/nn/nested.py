@@ -17,16 +17,6 @@ from regard.masks.combine import And, Not, Or
 _POSITIONAL = (Causal, Window, Strided, NotSelf, Where)
 
 
-def refuse_nested(**tensors: Tensor) -> None:
-    """Refuse nested tensors, each under its name."""
-    for name, each in tensors.items():
-        if each.is_nested:
-            raise LayerInputError(
-                f"`{name}` must be an ordinary tensor: got a nested one. Pad it, "
-                f"torch.nested.to_padded_tensor({name}, 0.0), and mask what is padding."
-            )
-
-
 def check_nested(
     query: Tensor, key: Tensor, value: Tensor, *, alone: bool, learning: bool, batch_first: bool, mask: Mask | None
 ) -> None:

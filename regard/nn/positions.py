@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import DtypeError, OptionError, ShapeError
-from regard.nn.nested import refuse_nested
+from regard.nn.inputs import refuse_nested
 from regard.scores.base import check_sizes
 
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from regard.errors import ShapeError
 from regard.masks import Mask
+from regard.nn.inputs import check_dtype, refuse_nested
 from regard.nn.layer import AttentionLayer
-from regard.nn.nested import refuse_nested
 from regard.scores import Score
 from regard.scores.base import check_sizes
 from regard.view import WeightsView
@@ -96,6 +96,7 @@ class SelfAttention(AttentionLayer):
                 f"Tokens must be (..., n, {self.W_Q.shape[0]}): got {tuple(tokens.shape)}. "
                 f"The last axis is a token's own numbers."
             )
+        check_dtype(tokens, self.W_Q.dtype)
         return tokens @ self.W_Q, tokens @ self.W_K, tokens @ self.W_V
 
     def blanks(self, batch: int, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:

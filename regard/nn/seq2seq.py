@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.errors import ShapeError
 from regard.masks import Allowed, Mask
 from regard.nn.attention import Attention
-from regard.nn.writer import State, check_source
+from regard.nn.writer import State, check_source, check_token_numbers
 from regard.scores import Additive, Score
 from regard.weights import Weights
 
@@ -97,7 +97,8 @@ class Seq2Seq(nn.Module):
             source_padding: `(batch, n)`, True where there is no token; every sequence has at least one.
         """
         memory = self.start(source, source_padding)
-        if target.ndim != 2 or target.shape[0] != source.shape[0]:
+        check_token_numbers("target", target, self.target_embedding.num_embeddings)
+        if target.shape[0] != source.shape[0]:
             raise ShapeError(
                 f"`target` must be (batch, n_target) token numbers, one sequence for each source: got "
                 f"{tuple(target.shape)} for {source.shape[0]} sources."
@@ -114,7 +115,7 @@ class Seq2Seq(nn.Module):
 
     def start(self, source: Tensor, source_padding: Tensor | None = None) -> _Memory:
         """Read the source."""
-        check_source(source, source_padding)
+        check_source(source, source_padding, self.source_embedding.num_embeddings)
         if source.shape[1] == 0:
             raise ShapeError(
                 f"Every sequence must have a token to be read: got a source of {tuple(source.shape)}. "

@@ -14,7 +14,7 @@ from regard.nn.layer import AttentionLayer
 from regard.nn.multi_head import MultiHeadAttention
 from regard.nn.positions import Rotary, SinusoidalPositions
 from regard.nn.transformer import Transformer
-from regard.nn.writer import State, check_source
+from regard.nn.writer import State, check_source, check_token_numbers
 from regard.scores import Score
 from regard.weights import Weights
 
@@ -122,7 +122,8 @@ class Seq2SeqTransformer(nn.Module):
             target: Token numbers, `(batch, n_target)`, the start before them.
             source_padding: `(batch, n)`, True where there is no token.
         """
-        check_source(source, source_padding)
+        check_source(source, source_padding, self.source_embedding.num_embeddings)
+        check_token_numbers("target", target, self.target_embedding.num_embeddings)
         decoded = self.transformer(
             self._embed(self.source_embedding, source),
             self._embed(self.target_embedding, target),
@@ -134,7 +135,7 @@ class Seq2SeqTransformer(nn.Module):
 
     def start(self, source: Tensor, source_padding: Tensor | None = None) -> _Memory:
         """Read the source."""
-        check_source(source, source_padding)
+        check_source(source, source_padding, self.source_embedding.num_embeddings)
         embedded = self._embed(self.source_embedding, source)
         memory = self.transformer.encoder(embedded, src_key_padding_mask=source_padding)
         return _Memory(memory, source_padding, KeyValueCache(len(self._decoder.layers)))

@@ -14,8 +14,8 @@ from regard.nn.causal import causal_mask
 from regard.nn.decoder import Decoder, DecoderLayer
 from regard.nn.encoder import Encoder, EncoderLayer
 from regard.nn.feed_forward import Activation
+from regard.nn.inputs import refuse_nested
 from regard.nn.layer import AttentionLayer
-from regard.nn.nested import refuse_nested
 from regard.nn.pytorch import besides
 from regard.scores import Score
 from regard.weights import Weights

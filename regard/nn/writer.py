@@ -8,8 +8,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from regard.errors import DtypeError, ScoreError, ShapeError
+from regard.errors import DtypeError, OptionError, ScoreError, ShapeError
 from regard.nn.recording import record
+from regard.tracing import is_hidden
+
+_WHOLE = frozenset({torch.int64, torch.int32})  # what an embedding looks up
 
 
 class State(Protocol):
@@ -99,23 +102,39 @@ def finish(row: list[int], stop: int, max_length: int, score: float, looks: list
     return Written(row[:length], score, complete, kept)
 
 
-def check_source(source: Tensor, padding: Tensor | None) -> None:
-    """That a source is `(batch, n)` whole numbers, and its padding True or False for each."""
-    if not isinstance(source, Tensor) or source.is_floating_point() or source.is_complex():
-        got = source.dtype if isinstance(source, Tensor) else type(source).__name__
-        raise DtypeError(
-            f"`source` must be a tensor of token numbers, (batch, n): got {got}. Use torch.tensor(numbers)."
-        )
-    if source.ndim != 2:
-        raise ShapeError(f"`source` must be (batch, n) token numbers: got {tuple(source.shape)}. Use source[None].")
+def check_source(source: Tensor, padding: Tensor | None, vocabulary: int | None = None) -> None:
+    """That a source is `(batch, n)` token numbers, and its padding True or False for each."""
+    check_token_numbers("source", source, vocabulary)
     if padding is None:
         return
+    if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
+        got = padding.dtype if isinstance(padding, Tensor) else type(padding).__name__
+        raise DtypeError(
+            f"Padding must be bool, True where there is no token: got {got}. "
+            f"Use torch.as_tensor(source_padding).bool()."
+        )
     if padding.shape != source.shape:
         raise ShapeError(
             f"`source` must be (batch, n), and padding the same: got {tuple(source.shape)} with padding "
             f"{tuple(padding.shape)}. Padding has an entry for each token of the source."
         )
-    if padding.dtype != torch.bool:
+
+
+def check_token_numbers(name: str, tokens: Tensor, vocabulary: int | None = None) -> None:
+    """That tokens are `(batch, n)` whole numbers; on a CPU also that a vocabulary has them."""
+    if not isinstance(tokens, Tensor) or tokens.dtype not in _WHOLE:
+        got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
         raise DtypeError(
-            f"Padding must be bool, True where there is no token: got {padding.dtype}. Use source_padding.bool()."
+            f"`{name}` must be a tensor of token numbers, (batch, n): got {got}. Use torch.tensor(numbers)."
+        )
+    if tokens.ndim != 2:
+        raise ShapeError(f"`{name}` must be (batch, n) token numbers: got {tuple(tokens.shape)}. Use {name}[None].")
+    # Elsewhere looking would wait for the device.
+    if vocabulary is None or not tokens.numel() or not tokens.is_cpu or is_hidden(tokens):
+        return
+    least, most = (int(each) for each in tokens.aminmax())
+    if least < 0 or most >= vocabulary:
+        raise OptionError(
+            f"Token numbers of `{name}` must be from 0 to {vocabulary - 1}, the size of the vocabulary less 1: got "
+            f"{least if least < 0 else most}. Build the model with the vocabulary of the tokenizer."
         )
