@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from regard.masks import Mask
 from regard.masks.followed import Followed
 from regard.nn.cache import LayerCache
-from regard.nn.inputs import check_tensors
+from regard.nn.inputs import check_tensors, refuse_nested
 from regard.nn.multi_head_checks import check_added_keys, check_masks, check_result, check_tokens
 from regard.nn.nested import check_nested, nest, pad_nested
 from regard.nn.positions import Rotary
@@ -189,6 +189,7 @@ class MultiHeadAttention(ProjectedHeads):
 
         Arguments as `forward`. `view.output` is what heads pooled, before the output projection.
         """
+        refuse_nested(query=query, key=key, value=value)
         queries, keys, values, restriction = self._prepare(
             query, key, value, key_padding_mask, attn_mask, is_causal, cache, mask, view=True
         )

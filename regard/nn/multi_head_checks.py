@@ -63,7 +63,6 @@ def check_tokens(
         batch_first: Which axis is the batch.
         dtype: Of the layer's parameters.
     """
-    refuse_nested(query=query, key=key, value=value)
     axes = query.ndim
     if axes not in (2, 3):
         raise LayerInputError(

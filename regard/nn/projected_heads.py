@@ -125,15 +125,17 @@ class ProjectedHeads(AttentionLayer):
     @property
     def _dtype(self) -> torch.dtype:
         """What tokens must come in."""
-        matrix = self.q_proj_weight if self.in_proj_weight is None else self.in_proj_weight
+        packed = self.in_proj_weight  # read once: finding a parameter takes as long as a small check
+        matrix = self.q_proj_weight if packed is None else packed
         assert matrix is not None
         return matrix.dtype
 
     # What tokens become --------------------------------------------------------------------------------------------
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        if self.in_proj_weight is not None and query is key and key is value:
-            packed: Tensor = linear(query, self.in_proj_weight, self.in_proj_bias)
+        weight = self.in_proj_weight
+        if weight is not None and query is key and key is value:
+            packed: Tensor = linear(query, weight, self.in_proj_bias)
             return tuple(packed.split(self._sizes(), -1))
         return tuple(self._linear(each, which) for which, each in enumerate((query, key, value)))
 
