@@ -14,10 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import BudgetExceeded, MissingKey, OptionError
-from regard.masks import Allowed, Mask
-from regard.masks.axes import Axes
+from regard.nn.recorded_parts import of_heads, part_of_mask, places_of
 from regard.planner import choose
-from regard.positions import Grid
 from regard.problem import AttentionProblem, make_problem
 from regard.tracing import is_tracing
 from regard.view import WeightsView
@@ -225,7 +223,7 @@ class Recording:
         grid, form, queries, mask = problem.grid, problem.form, problem.queries, problem.mask
         rows, heads = None, None
         if self._rows is not None:
-            rows = torch.tensor(_places(self._rows, grid.n_queries), dtype=torch.long, device=grid.device)
+            rows = torch.tensor(places_of(self._rows, grid.n_queries), dtype=torch.long, device=grid.device)
             form, queries = form.narrow(rows, grid.columns), queries[..., rows, :]
         if self._heads is not None:
             if len(grid.batch_shape) < 2:
@@ -242,14 +240,12 @@ class Recording:
                     f"{type(problem.weights).__name__}. Record every head, and read those."
                 )
             heads = torch.tensor([head % n_heads for head in self._heads], dtype=torch.long, device=grid.device)
-            form = form.rebuilt(iter([_of_heads(tensor, heads, n_heads) for tensor in form.tensors()]))
-            queries, keys, values = (
-                _of_heads(each, heads, n_heads) for each in (queries, problem.keys, problem.values)
-            )
+            form = form.rebuilt(iter([of_heads(tensor, heads, n_heads) for tensor in form.tensors()]))
+            queries, keys, values = (of_heads(each, heads, n_heads) for each in (queries, problem.keys, problem.values))
             problem = replace(problem, keys=keys, values=values)
         if rows is None and heads is None:
             return problem
-        part = None if mask is None else _of_mask(mask, rows, heads, grid)
+        part = None if mask is None else part_of_mask(mask, rows, heads, grid)
         return replace(problem, queries=queries, mask=part).around(form)
 
 
@@ -310,54 +306,10 @@ def _without(recordings: tuple[Recording, ...], closed: Recording) -> tuple[Reco
     return recordings if not places else (*recordings[: places[-1]], *recordings[places[-1] + 1 :])
 
 
-def _of_mask(mask: Mask, rows: Tensor | None, heads: Tensor | None, grid: Grid) -> Mask:
-    """A mask for some queries and heads: by its formula; where it has tensors, by the entries that are wanted."""
-    part = _Part(mask, rows, heads, grid)
-    if not mask.tensors():
-        return part
-    places = torch.arange(grid.n_queries, device=grid.device) if rows is None else rows
-    columns = torch.arange(grid.n_keys, device=grid.device)
-    allowed = mask.allows(places[:, None], columns, grid)
-    allowed = allowed if heads is None else _of_heads(allowed, heads, grid.batch_shape[-1])
-    return Allowed(allowed.expand(*allowed.shape[:-2], len(places), grid.n_keys).clone())
-
-
-class _Part(Mask):
-    """A mask for some of the queries and heads of a problem."""
-
-    def __init__(self, mask: Mask, rows: Tensor | None, heads: Tensor | None, grid: Grid) -> None:
-        self.mask, self.rows, self.heads, self.grid = mask, rows, heads, grid
-
-    def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
-        rows = rows if self.rows is None else self.rows[rows]
-        allowed = self.mask.allows(rows, columns, self.grid)
-        return allowed if self.heads is None else _of_heads(allowed, self.heads, self.grid.batch_shape[-1])
-
-    def batch_axes(self) -> Axes:
-        return self.mask.batch_axes()
-
-    def __repr__(self) -> str:
-        return f"a part of {self.mask!r}"
-
-
-def _of_heads(tensor: Tensor, heads: Tensor, n_heads: int) -> Tensor:
-    """Some heads of a tensor that has an axis for them before its last two."""
-    return tensor.index_select(-3, heads) if tensor.ndim >= 3 and tensor.shape[-3] == n_heads else tensor
-
-
 def _several(name: str, places: Sequence[int]) -> Sequence[int]:
     if isinstance(places, int):
         raise OptionError(f"`{name}` must be a list of numbers: got {places}. Use {name}=[{places}].")
     return places
-
-
-def _places(rows: Sequence[int] | slice, n_queries: int) -> list[int]:
-    if isinstance(rows, slice):
-        return list(range(n_queries))[rows]
-    outside = [row for row in rows if not -n_queries <= row < n_queries]
-    if outside:
-        raise OptionError(f"`rows` must be among the {n_queries} queries: got {outside}.")
-    return [row % n_queries for row in rows]
 
 
 def _choose_layers(model: nn.Module, layers: Sequence[str | int] | str | int | None) -> dict[str, AttentionLayer]:
