@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import DtypeError, LayerInputError, LayerRuntimeError, OptionError, ShapeError
+from regard.masks import Mask
 from regard.nn.inputs import refuse_nested
 from regard.scores import Alibi, RelativeBias, Score
 from regard.tensors import is_autocast_on
@@ -136,8 +137,9 @@ def check_masks(
         if each is None:
             continue
         if not isinstance(each, Tensor):
+            got = repr(each) if isinstance(each, Mask) else type(each).__name__
             raise DtypeError(
-                f"`{name}` must be a tensor, as in PyTorch: got {type(each).__name__}. Use torch.tensor(...), in which "
+                f"`{name}` must be a tensor, as in PyTorch: got {got}. Use torch.tensor(...), in which "
                 f"True means that a key is not looked at. One of regard's masks goes to mask=, here or in the layer."
             )
         refuse_nested(**{name: each})
