@@ -199,7 +199,9 @@ def _excess(scores: Tensor, peak: Tensor, threshold: Tensor, order: Tensor) -> t
     """z − τ where it is positive (1 elsewhere), and where that is: the support."""
     blocked = scores == -torch.inf
     peak = torch.where(peak == -torch.inf, 0, peak)
-    z = (torch.where(blocked, peak, scores).double() - peak) * (order - 1)
+    # A row with a score of NaN or +inf is NaN, and so is its gradient: at alpha = 2 the power below would forget it.
+    factor = torch.where(peak.isfinite(), order - 1, torch.nan)
+    z = (torch.where(blocked, peak, scores).double() - peak) * factor
     excess = z - threshold
     # A NaN score counts as support: it must reach its row.
     support = ~(blocked | (excess <= 0) | (threshold == torch.inf))

@@ -102,7 +102,9 @@ class OnePass(Weights):
         if not self.normalized:
             return numerators
         total = numerators.sum(-1, keepdim=True)
-        return torch.where(total == 0, 0, numerators / torch.where(total == 0, 1, total))
+        # Where the total is NaN, 0 / NaN must not be the weight of a key that is not allowed.
+        nothing = (total == 0) | (total.isnan() & (scores == -torch.inf))
+        return torch.where(nothing, 0, numerators / torch.where(total == 0, 1, total))
 
     def solve(self, fold: Fold) -> Statistics:
         return self.finish(*fold(_PeakAndTotal(self)))

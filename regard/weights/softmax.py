@@ -34,11 +34,14 @@ def softmax(scores: Tensor, allowed: Tensor | None = None, *, sink: Tensor | Non
     peak = scores.detach().amax(-1, keepdim=True)
     if sink is not None:
         peak = torch.maximum(peak, sink.detach())
+    # A score of +inf makes all of its row NaN, as inf − inf is.
+    peak = torch.where(peak == torch.inf, torch.nan, peak)
     numerators = shift(scores, peak)
     total = numerators.sum(-1, keepdim=True)
     if sink is not None:
         total = total + shift(sink, peak)
-    return numerators / torch.where(total == 0, 1, total)
+    # Where the total is NaN so is every numerator but those of keys that are not allowed, and 0 / NaN would be NaN.
+    return numerators / torch.where((total == 0) | total.isnan(), 1, total)
 
 
 class Softmax(OnePass):

@@ -188,3 +188,14 @@ def test_every_kind_is_what_the_weights_show(name):
         torch.testing.assert_close(sums, torch.ones(12).double().index_fill(0, torch.tensor(nothing), 0))
     elif rule.kind == "conic":
         assert not torch.allclose(sums[sums != 0], torch.ones(()).double())
+
+
+RULES_THAT_NORMALISE = [regard.Softmax(), regard.Softmax(sink=0.5), regard.Proportional(), regard.Entmax()]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("rule", [*RULES_THAT_NORMALISE, regard.TopK(2)], ids=repr)
+def test_a_score_that_is_not_finite_gives_no_weight_to_a_key_that_is_not_allowed(rule, bad):
+    weights = rule(torch.tensor([[bad, 1.0, 2.0, 0.5]]), torch.tensor([[True, True, True, False]]))
+    assert weights[0, 0].isnan()
+    assert weights[0, 3] == 0
