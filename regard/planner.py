@@ -134,7 +134,7 @@ def readable_seconds(seconds: float) -> str:
 def _detour(chosen: Engine, problem: AttentionProblem) -> str:
     """What a user may want to know of how the engine will go about it."""
     if chosen.name != "reference" and problem.may_leak:
-        return " (NaN or infinity is among the inputs, so that it goes by strips of the definition)"
+        return " (NaN or infinity is among the inputs: rows that see it are computed apart)"
     if isinstance(chosen, Tiled) and problem.grid.device.type == "cpu":
         reason = beyond_words(problem) or missing()
         if reason is not None:

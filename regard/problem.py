@@ -23,7 +23,7 @@ from regard.positions import Grid
 from regard.scores import Score
 from regard.scores.base import scaled_by
 from regard.scores.form import Form
-from regard.tensors import Span, broadcast_shapes, is_finite, positions_of, take, without_autocast
+from regard.tensors import Span, broadcast_shapes, broken_vectors, is_finite, positions_of, take, without_autocast
 from regard.tracing import is_capturing, is_tracing, kept
 from regard.weights import Weights
 
@@ -107,13 +107,13 @@ class AttentionProblem:
     def inputs(self) -> tuple[Tensor, ...]:
         """Every tensor that the output depends on and that this problem knows of."""
         # Even a gradient of zero becomes NaN on its way through the projection of a NaN.
-        form = self._sane[0] if self.may_leak else self.form
+        form = self.sane[0] if self.may_leak else self.form
         return (*form.tensors(), self.values, *self.weights.learned())
 
     def settle(self) -> None:
         """Compute what is computed once, now: inside a checkpoint its history would be lost with the first pass."""
         if self.may_leak:
-            self._sane  # noqa: B018
+            self.sane  # noqa: B018
 
     def rebuilt(self, tensors: Sequence[Tensor]) -> AttentionProblem:
         """The same problem around other tensors for its form and, last, its values. They are taken to be finite."""
@@ -130,7 +130,7 @@ class AttentionProblem:
     def around_broken(self, sane: Form, broken_queries: Tensor, broken_keys: Tensor) -> AttentionProblem:
         """This problem, made a moment ago, told which of its queries and keys are not finite, and its form without."""
         self.__dict__["may_leak"] = True
-        self.__dict__["_sane"] = sane, broken_queries, broken_keys
+        self.__dict__["sane"] = sane, broken_queries, broken_keys
         return self
 
     @kept
@@ -159,7 +159,7 @@ class AttentionProblem:
     def _raw_scores(self, rows: Span, columns: Span) -> Tensor:
         if not self.may_leak:
             return self.form.narrow(rows, columns).to(self.compute_dtype).scores()
-        sane, broken_queries, broken_keys = self._sane
+        sane, broken_queries, broken_keys = self.sane
         scores = sane.narrow(rows, columns).to(self.compute_dtype).scores()
         with torch.no_grad():
             true_scores = self.form.narrow(rows, columns).to(self.compute_dtype).scores()
@@ -167,10 +167,10 @@ class AttentionProblem:
         return _Substitute.apply(scores, true_scores, broken.expand(scores.shape))  # type: ignore[no-any-return, no-untyped-call]
 
     @kept
-    def _sane(self) -> tuple[Form, Tensor, Tensor]:
+    def sane(self) -> tuple[Form, Tensor, Tensor]:
         """The form with zeros for queries and keys that are not finite, and which those are."""
-        broken_queries = ~self.queries.isfinite().all(-1, keepdim=True)
-        broken_keys = ~self.keys.isfinite().all(-1, keepdim=True)
+        broken_queries = broken_vectors(self.queries.detach())
+        broken_keys = broken_vectors(self.keys.detach())
         queries = torch.where(broken_queries, 0, self.queries)
         keys = torch.where(broken_keys, 0, self.keys)
         return self._project(queries, keys), broken_queries, broken_keys

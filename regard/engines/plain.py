@@ -60,15 +60,16 @@ def pool_plainly(
         return None
     if torch._fused_sdp_choice(queries, keys, values, is_causal=is_causal, scale=scale) == MATH:
         return None
+    if not is_finite(queries, keys, values):
+        return None
     if training:
         frame = Frame(Grid(tuple(shape[:2]), shape[2], key_shape[2], queries.device), scale, score, weights, mask)
         call = Call(queries, keys, values, None, None, is_causal, scale, shape[3])
         output = pool_fused(frame, call, queries, keys, values)
     else:
         output = scaled_dot_product_attention(queries, keys, values, is_causal=is_causal, scale=scale)
-    # As in `sdpa`: under a mask, what is not finite must not spread.
-    finite = is_finite(queries, keys, values, output) if is_causal else is_finite(queries, keys, values)
-    return output if finite else None
+    # As in `sdpa`: under a mask, a score that overflowed must not spread.
+    return None if is_causal and not is_finite(output) else output
 
 
 def _scale(score: Score, rule: Softmax, dim: int) -> float | None:

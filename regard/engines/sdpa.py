@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend
 from regard.engines.base import Engine
 from regard.engines.costs import Work, fused_seconds
 from regard.engines.fused import Call, Frame, fold, pool_fused
+from regard.engines.nonfinite import pool_nonfinite
 from regard.engines.strips import pool_by_strips
 from regard.masks import Allowed, Causal, Cover, GlobalKeys, KeyMask, Mask, Padding
 from regard.positions import Grid, resolve_offset
@@ -53,15 +54,21 @@ class Sdpa(Engine):
     def run(self, problem: AttentionProblem) -> Tensor:
         form, grid, values = problem.form, problem.grid, problem.values
         assert isinstance(form, DotForm)
+        on_cpu = grid.device.type == "cpu"
+        if on_cpu and problem.may_leak:
+            return pool_nonfinite(problem, self.run, chooses=False)
         call = problem.notes.pop(self.name, None) or _prepare(problem)
         assert call is not None
         frame = Frame(grid, form.scale, problem.score, problem.weights, problem.mask)
         with without_autocast(grid.device.type):
             output = pool_fused(frame, call, form.left, form.right, values)
-        # The kernels multiply masked NaN by 0, and add −inf to what a masked score became that overflowed; their
-        # output may even be finite where their gradients are not.
-        masked = (output,) if problem.visibility is not Cover.ALL else ()
-        return output if is_finite(problem.queries, problem.keys, values, *masked) else pool_by_strips(problem)
+        # The kernels add −inf to what a masked score became that overflowed. A GPU is waited for once: what it was
+        # given is looked at here too.
+        given = () if on_cpu else (problem.queries, problem.keys, values)
+        looked_at = given if problem.visibility is Cover.ALL else (*given, output)
+        if not looked_at or is_finite(*looked_at):
+            return output
+        return pool_nonfinite(problem, self.run, chooses=False) if problem.may_leak else pool_by_strips(problem)
 
 
 def _beyond(problem: AttentionProblem) -> Iterator[str]:

@@ -1,15 +1,15 @@
 """The definition over strips of rows: exact, differentiable to any order, in memory that grows with n + m.
 
 A strip is a few queries against all keys. Each is computed by the reference and thrown away; a backward pass computes
-it again. Slower than tiles, and so kept for what tiles do not do: inputs that are not finite under a mask, second
-derivatives, and reductions of weights that people put in losses.
+it again. Slower than tiles, and so kept for what tiles do not do: rows of which `nonfinite.py` cannot tell what NaN or
+infinity comes to, second derivatives, and reductions of weights that people put in losses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.engines.reference import connect, define
 from regard.problem import AttentionProblem
+from regard.tensors import Span
 
 STRIP_ELEMENTS = 1 << 18
 
@@ -32,10 +33,14 @@ def strips_of(problem: AttentionProblem) -> Iterator[range]:
         yield range(start, min(start + height, grid.n_queries))
 
 
-def map_strips(problem: AttentionProblem, function: Callable[[AttentionProblem, range], Summary]) -> Iterator[Summary]:
-    """`function(problem, rows)` for each strip, kept for the backward pass as its inputs alone."""
+def map_strips(
+    problem: AttentionProblem,
+    function: Callable[[AttentionProblem, Any], Summary],
+    strips: Iterable[Span] | None = None,
+) -> Iterator[Summary]:
+    """`function(problem, rows)` for each strip, or those given, kept for the backward pass as its inputs alone."""
     problem.settle()
-    for rows in strips_of(problem):
+    for rows in strips_of(problem) if strips is None else strips:
         if torch.is_grad_enabled():
             yield checkpoint(function, problem, rows, use_reentrant=False, preserve_rng_state=False)
         else:
@@ -49,3 +54,10 @@ def pool_by_strips(problem: AttentionProblem) -> Tensor:
     if not strips:
         return connect(problem.values.new_zeros(problem.output_shape), problem.inputs)
     return connect(torch.cat(strips, dim=-2), problem.inputs)
+
+
+def define_rows(problem: AttentionProblem, rows: Tensor) -> Tensor:
+    """The definition of some rows, at least one, strip by strip: `(*batch_shape, len(rows), value_dim)`."""
+    height = len(next(strips_of(problem)))
+    with torch.autocast(problem.grid.device.type, enabled=False):
+        return torch.cat(list(map_strips(problem, define, rows.split(height))), dim=-2)

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.engines.base import Engine
 from regard.engines.costs import Work, kernel_seconds, plain_tile_seconds
 from regard.engines.gradients import attach
-from regard.engines.strips import pool_by_strips
+from regard.engines.nonfinite import pool_nonfinite
 from regard.engines.sums import Pooled, Sums
 from regard.engines.tiles import TILE_ELEMENTS, Stream
 from regard.problem import AttentionProblem
@@ -21,6 +21,9 @@ from regard.scores.capture import capturing
 from regard.tensors import is_finite
 from regard.weights import OnePass, Weights
 from regard.weights.onepass import shift
+
+# Queries from which a look at all keys and values costs less than a hundredth of what is computed with them.
+MANY_QUERIES = 1024
 
 
 class Tiled(Engine):
@@ -66,7 +69,7 @@ class Tiled(Engine):
     def run(self, problem: AttentionProblem) -> Tensor:
         stream = Stream((problem,), self.tile_elements, self.kernels)
         looks_after = isinstance(stream.rule, OnePass) and not problem.dropout and not _tracked(problem)
-        if looks_after and stream.compiled is not None:
+        if looks_after and problem.grid.n_queries < MANY_QUERIES and stream.compiled is not None:
             # NaN or infinity among the inputs shows in what these kernels return, where it made a difference: looking
             # there costs less than a pass over keys and values. A gradient could leak it, though, and dropout hide it.
             with torch.no_grad(), torch.autocast(problem.grid.device.type, enabled=False):
@@ -74,7 +77,7 @@ class Tiled(Engine):
             if is_finite(output) or not problem.may_leak:
                 return output.to(problem.dtype)
         if problem.may_leak:
-            return pool_by_strips(problem)
+            return pool_nonfinite(problem, self.run, chooses=stream.compiled is not None)
         with torch.autocast(problem.grid.device.type, enabled=False):
             with torch.no_grad(), capturing() as captured:
                 pooled = pool_stream(stream)

@@ -2,48 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
-from regard.scores import Form, SumForm
-from regard.scores.parts import Parts
+from regard.engines.marks import axes_of
+from regard.scores import Form
+from regard.tensors import broken_vectors
 
 
 def vectors_of(form: Form) -> list[Tensor]:
     """What a form has for each query or each key, where NaN and infinity come in."""
-    return [tensor for tensor, _ in _followers(form)]
+    return [tensor for tensor, side in _sides(form) if side is not None]
 
 
 def without_broken(form: Form) -> tuple[Form, Tensor, Tensor]:
     """The form with zeros for queries and keys that are not finite, and which those are: `(..., n, 1)` each."""
-    broken_queries = broken_keys = torch.zeros(1, 1, dtype=torch.bool, device=form.tensors()[0].device)
-    for tensor, by_query in _followers(form):
-        broken = ~tensor.isfinite().all(-1, keepdim=True)
-        if by_query:
-            broken_queries = broken_queries | broken
-        else:
-            broken_keys = broken_keys | broken
-    zeroed = {
-        id(tensor): torch.where(broken_queries if by_query else broken_keys, 0, tensor)
-        for tensor, by_query in _followers(form)
-    }
-    sane = form.rebuilt(iter([zeroed.get(id(tensor), tensor) for tensor in form.tensors()]))
-    return sane, broken_queries, broken_keys
+    broken = [torch.zeros(1, 1, dtype=torch.bool, device=form.tensors()[0].device)] * 2
+    for tensor, side in _sides(form):
+        if side is not None:
+            broken[side] = broken[side] | broken_vectors(tensor.detach())
+    zeroed = [tensor if side is None else torch.where(broken[side], 0, tensor) for tensor, side in _sides(form)]
+    return form.rebuilt(iter(zeroed)), broken[0], broken[1]
 
 
-def _followers(form: Form) -> Iterator[tuple[Tensor, bool]]:
-    """Each tensor of numbers that follows queries alone or keys alone, and whether it is queries."""
-    for part in _parts(form):
-        for _, tensor, (by_query, by_key) in part.fields():
-            if by_query != by_key and tensor.is_floating_point():
-                yield tensor, by_query
-
-
-def _parts(form: Form) -> Iterator[Parts]:
-    yield form
-    yield from form.steps
-    if isinstance(form, SumForm):
-        for term in form.terms:
-            yield from _parts(term)
+def _sides(form: Form) -> list[tuple[Tensor, int | None]]:
+    """Each tensor of a form, and what it has numbers for: queries (0), keys (1), or neither alone."""
+    return [
+        (tensor, int(by_key) if by_query != by_key and tensor.is_floating_point() else None)
+        for tensor, (by_query, by_key) in zip(form.tensors(), axes_of(form), strict=True)
+    ]

@@ -108,6 +108,24 @@ def test_what_some_see_reaches_them_alone(engine, data, place, what):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @many
+@given(data=st.data(), place=st.integers(0, M - 1))
+def test_what_some_see_reaches_no_gradient_but_of_what_they_see(engine, data, place):
+    tensors, allowed, options, _ = data.draw(problems(engine))
+    clean = [each.clone().requires_grad_() for each in tensors]
+    dirty = [each.clone() for each in tensors]
+    dirty[1][place] = dirty[2][place] = math.nan
+    dirty = [each.requires_grad_() for each in dirty]
+    cotangent = torch.randn(N, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = torch.autograd.grad(attend(*dirty, **options), dirty, cotangent)
+    wanted = torch.autograd.grad(attend(*clean, **options), clean, cotangent)
+    blind = ~allowed[:, place]
+    apart = ~allowed[~blind].any(0)  # keys that nobody sees who sees the broken one
+    for mine, theirs, where in zip(found, wanted, (blind, apart, apart), strict=True):
+        torch.testing.assert_close(mine[where], theirs[where])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@many
 @given(data=st.data(), row=st.integers(0, N - 1))
 def test_a_broken_query_breaks_no_other(engine, data, row):
     tensors, _, options, bad = data.draw(problems(engine))
