@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks import growth, measure, memory, report, results, sweep
+from benchmarks import growth, measure, memory, nonfinite, report, results, sweep
 from benchmarks.__main__ import ABOUT, WORK, main
 from benchmarks.cases import ROWS, Demand, find_row
 from benchmarks.contests import OURS, Size
@@ -117,6 +117,15 @@ def test_the_sweep_times_every_engine_that_can():
     assert set(point["seconds"]) == {"sdpa", "tiled", "reference", "attend"}
     assert point["chosen"] in point["seconds"]
     assert point["regret"] >= 0
+
+
+@pytest.mark.parametrize("mask", nonfinite.MASKS)
+def test_what_is_not_finite_shows_in_all_calls_but_the_finite_one(mask):
+    work = nonfinite.Work(Size((1, 1), 16, 16))
+    for name, call in nonfinite.calls(work, mask).items():
+        for quantity in nonfinite.QUANTITIES:
+            finite = all(bool(each.isfinite().all()) for each in measure.runner(call, quantity)())
+            assert finite == (name == nonfinite.FINITE)
 
 
 def test_memory_that_is_linear_has_exponent_one():
