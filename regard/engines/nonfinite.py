@@ -18,12 +18,12 @@ from torch import Tensor
 
 from regard.engines.counts import Counts
 from regard.engines.marks import PAIR, ROW, SPREADS, Marks, axes_of, follows, mark, preferring, rows_of
-from regard.engines.sight import any_seen, seen_by
+from regard.engines.sight import any_seen, seen_by, sees
 from regard.engines.strips import define_rows, pool_by_strips
 from regard.problem import AttentionProblem
 from regard.scores.parts import Axes
 from regard.tensors import broadcast_shapes, broken_vectors
-from regard.weights import OneHot, Softmax, Uniform
+from regard.weights import OneHot, Sigmoid, Softmax, Uniform
 
 # Rows that see an infinite value, and no NaN, up to which their gradients go by the definition, which tells +inf, −inf
 # and NaN apart: so many, or this share of all. Where there are more, NaN stands for all three.
@@ -105,8 +105,26 @@ class _Case:
                 grid = self.problem.grid
                 if rows_of(infinite, self.problem).numel() <= max(grid.n_queries // INFINITE_SHARE, INFINITE_ROWS):
                     self.marks = self.marks._replace(unclear=self.marks.unclear | infinite)
+            if isinstance(self.problem.weights, Softmax | Sigmoid):
+                self.marks = self.marks._replace(unclear=self.marks.unclear | self._doubtful(pooled))
             self.touched = touched & ~self.marks.unclear
         return torch.where(self.marks.undefined, torch.nan, output).to(self.problem.dtype)
+
+    def _doubtful(self, pooled: Tensor) -> Tensor:
+        """Rows that see a broken value and give it a weight of 0, by a rule whose weights are positive.
+
+        An engine's exponential may vanish before the definition's does: that one must say.
+        """
+        assert self.counts is not None
+        columns = self.counts.columns != 0
+        weighted = pooled[..., self.problem.values.shape[-1] :][..., : columns.shape[-1]] != 0
+        if columns.shape[-1] > 2:
+            columns, weighted = columns.any(-1, keepdim=True), weighted.any(-1, keepdim=True)
+        doubtful = torch.zeros_like(weighted[..., :1])
+        for column in range(columns.shape[-1]):
+            one = slice(column, column + 1)
+            doubtful |= sees(self.problem, columns[..., one]) & ~weighted[..., one]
+        return doubtful & ~self.marks.undefined
 
     def rows(self) -> Tensor:
         """The rows whose own gradients are not finite."""

@@ -211,6 +211,22 @@ def test_no_queries_and_no_keys_are_nothing_special(sizes):
         assert torch.equal(output, torch.zeros(n_queries, DIM))
 
 
+@pytest.mark.skipif(missing() is not None, reason="it is the kernels' exponential that vanishes")
+@pytest.mark.parametrize("rule", [regard.Softmax(), regard.Sigmoid()], ids=repr)
+def test_a_weight_that_vanishes_in_a_kernel_but_not_by_definition_counts(rule):
+    queries, keys = torch.ones(1, 1), torch.tensor([[0.0], [-95.0], [-200.0]])  # e^−95 is 5e-42; e^−200 is 0
+    for place in (1, 2):
+        values = torch.ones(3, 1)
+        values[place] = math.nan
+        wanted, *others = (
+            attend(queries, keys, values, score=regard.Dot(), weights=rule, engine=engine)
+            for engine in (Reference(), ENGINES["plain tiles"], ENGINES["kernels"])
+        )
+        assert place == 2 or isinstance(rule, regard.Sigmoid) or bool(wanted.isnan().all())
+        for output in others:
+            assert torch.equal(output.isnan(), wanted.isnan())
+
+
 def test_a_small_weight_counts_in_half_precision():
     queries, keys = torch.zeros(1, 1), torch.tensor([[0.0], [0.0]])
     bias = torch.tensor([[0.0, -20.0]])
