@@ -17,9 +17,8 @@ from torch import Tensor
 
 from regard.drawing import draw
 from regard.engines import Engine, Sdpa
-from regard.engines.reference import define_weights
+from regard.engines.strips import pool_by_strips
 from regard.engines.tiled import Tiled
-from regard.engines.tiles import Tile
 from regard.errors import OptionError, PromiseBroken
 from regard.masks import Cover
 from regard.passes import Passes
@@ -62,6 +61,8 @@ class WeightsView:
     def _compute_output(self) -> Tensor:
         if not self._tracks and (isinstance(self._engine, Tiled) or self._passes.have_pooled):
             return self._passes.pooled.output.to(self._problem.dtype)  # readings take the statistics from the same pass
+        if self._passes.is_sharp:
+            return pool_by_strips(self._fresh())  # whose weights every reading has
         return self._engine.run(self._fresh())
 
     @property
@@ -92,15 +93,11 @@ class WeightsView:
         """α of some consecutive queries and keys, `(*batch_shape, rows, columns)`, without a gradient."""
         *batch, n_queries, n_keys = self.shape
         rows, columns = _as_range(rows, n_queries), _as_range(columns, n_keys)
-        problem = self._problem
-        mask, grid = problem.mask, problem.grid
-        cover = Cover.ALL if mask is None else mask.cover(rows, columns, grid)
-        if cover is Cover.NONE or not rows or not columns:
-            return problem.values.new_zeros(*batch, len(rows), len(columns))
-        with torch.no_grad(), without_autocast(grid.device.type):
-            if not self._streams:
-                return define_weights(problem, rows)[..., columns.start : columns.stop].to(problem.dtype)
-            return self._passes.weights_of(Tile(problem, rows, columns, 0, cover)).to(problem.dtype)
+        mask, grid = self._problem.mask, self._problem.grid
+        nothing = mask is not None and mask.cover(rows, columns, grid) is Cover.NONE
+        if nothing or not rows or not columns:
+            return self._problem.values.new_zeros(*batch, len(rows), len(columns), dtype=self._problem.compute_dtype)
+        return self._passes.weights_of_tile(rows, columns)
 
     def rows(self, index: int | Sequence[int] | Tensor | slice) -> Tensor:
         """α of some queries over all keys, `(*batch_shape, rows, n_keys)`; differentiable.
@@ -202,7 +199,9 @@ class WeightsView:
         results: dict[str, Any] = {}
         heaviest = None if top is None else TopWeights(top)
         if self._tracks and (entropy or received):
-            results["entropy"], results["received"] = track(self._fresh(), entropy=entropy, received=received)
+            results["entropy"], results["received"] = track(
+                self._passes.settled(self._fresh()), entropy=entropy, received=received
+            )
             entropy = received = False
         readers: dict[str, Reader[Any]] = {}
         if heaviest is not None and (self._top is None or self._top.indices.shape[-1] < heaviest.k):
@@ -215,14 +214,10 @@ class WeightsView:
             readers["map"] = Map(*map, pool)
         self._passes.read(list(readers.values()), pool=output and self._pools)
         results |= {name: reader.result() for name, reader in readers.items()}
-        dtype = self._problem.dtype
         if "top" in readers:
-            self._top = Top(results["top"].weights.to(dtype), results["top"].indices)
+            self._top = results["top"]
         if heaviest is not None and self._top is not None:  # copies: what is kept is nobody's to change
             results["top"] = Top(*(each[..., : heaviest.k].clone() for each in self._top))
-        for name in ("entropy", "received", "map"):
-            if results.get(name) is not None:
-                results[name] = results[name].to(dtype)
         return Collected(**results)
 
     def verify(self) -> None:
@@ -235,7 +230,7 @@ class WeightsView:
         self._passes.read([sums])
         rule = type(self._problem.weights).__name__
         least, total, most, count = sums.result()
-        tolerance = max(1e-5, 8 * torch.finfo(self._problem.dtype).eps)
+        tolerance = max(1e-5, 8 * torch.finfo(self._problem.compute_dtype).eps)
         if self.kind != "linear" and least.numel() and float(least.min()) < 0:
             raise PromiseBroken(f"{rule} promises weights that are not negative: got {float(least.min()):.3g}.")
         if self.kind in ("convex", "one-hot", "uniform"):
@@ -279,7 +274,7 @@ class WeightsView:
 
     def _define(self, rows: Tensor | None = None) -> Tensor:
         with without_autocast(self._problem.grid.device.type):
-            return define_weights(self._fresh(), rows).to(self._problem.dtype)
+            return self._passes.define(self._fresh(), rows)
 
     # How it looks ---------------------------------------------------------------------------------------------------
 

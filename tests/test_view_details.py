@@ -47,14 +47,6 @@ def test_autocast_around_a_reading_changes_nothing():
         assert torch.equal(one, other)
 
 
-def test_weights_have_the_dtype_of_the_inputs():
-    x = torch.randn(6, 4).bfloat16()
-    view = weigh(x, x, x)
-    assert {
-        each.dtype for each in (view.rows([0]), view.dense(), view.top(2).weights, view.tile(slice(2), slice(2)))
-    } == {torch.bfloat16}
-
-
 def test_a_repr_of_many_weights_does_not_compute_them():
     x = torch.randn(4096, 4)
     assert "draw them with .map" in repr(weigh(x, x, x))

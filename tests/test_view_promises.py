@@ -119,18 +119,30 @@ def test_what_scores_and_rules_learn_is_reached_from_a_loss_on_readings():
         assert bool(each.grad.any())
 
 
-def test_readings_have_the_dtype_of_the_inputs():
-    x = drawn(dtype=torch.bfloat16)
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_readings_are_float32_at_least_and_the_output_has_the_dtype_of_the_inputs(dtype, grad):
+    x = drawn(dtype=dtype).requires_grad_(grad)
     view = weigh(x, x, x)
     readings = [
         view.entropy(),
         view.received(),
         view.map(3, 3),
+        view.map(3, 3, pool="max"),
+        view.top(2).weights,
         view.dense(),
         view.rows(0),
         view.tile(slice(3), slice(3)),
+        view.log_normalizer(),
     ]
-    assert {each.dtype for each in (*readings, view.output)} == {torch.bfloat16}
+    assert {each.dtype for each in readings} == {torch.float64 if dtype == torch.float64 else torch.float32}
+    assert view.output.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_many_half_precision_queries_give_a_key_does_not_overflow_or_round(dtype):
+    ones = torch.ones(70_001, 1, dtype=dtype)
+    assert weigh(ones, ones[:1], ones[:1]).received().tolist() == [70_001]
 
 
 class _Trap(TorchDispatchMode):

@@ -81,7 +81,7 @@ class AttentionLayer(nn.Module):
         """What `pool` gives, and all weights as a tensor, before dropout: n × m of them; arguments as `pool`."""
         if not is_tracing():
             view = self.view(queries, keys, values, mask=mask, bias=bias)
-            return view.output, view.dense()
+            return view.output, view.dense().to(values.dtype)  # as PyTorch's layer has them
         # A view chooses its engine by what tensors hold, which nobody sees now: weights come by their definition.
         pooled = self.pool(queries, keys, values, mask=mask, bias=bias)
         problem = make_problem(queries, keys, values, **self._options(queries, mask, bias))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -20,9 +20,12 @@ from regard.engines.cpu.programs import Entry, Program
 from regard.engines.cpu.readings import read_tile
 from regard.engines.cpu.tiles import Tiles
 from regard.engines.cpu.watched import Advance, watch
+from regard.engines.cpu.ways import FLOATS, cut
 from regard.engines.cpu.weighing import spread_lists, sum_tile, weigh_rows
 from regard.engines.sums import Pooled
 from regard.weights import OneHot, OnePass, Statistics
+
+SPREAD_PAIRS = 1 << 19  # that listed weights are spread over at once
 
 _ROW_SUMS = ("least", "total", "most", "count")
 _NO_KEYS, _NO_PICTURE, _NO_BINS = np.zeros(0), np.zeros((0, 0)), np.zeros(0, np.int64)
@@ -92,16 +95,43 @@ class Readable(Compiled):
             targets: Where each reading is written, as `regard/readers.py` names them: contiguous, with the batch axes
                 of the problem.
         """
-        program, way = self.program, self.way
-        if program.choose:
-            index, *inner = statistics
-            way, statistics = self._chosen(_ascending(index, program.problem.grid.n_keys)), tuple(inner)
-            way = watch(way, self._advance_rows)
-        _Reading(program, way, *self._scales(statistics), targets).run()
+        way = watch(self._way_of(statistics), self._advance_rows)
+        _Reading(self.program, way, *self._scales(statistics), targets).run()
+
+    def weights(self, statistics: Statistics, rows: range, columns: range) -> Tensor:
+        """α of a tile, `(*batch_shape, rows, columns)`: cut out of the blocks that `read` shows to readings."""
+        program, way, grid = self.program, self._way_of(statistics), self.program.problem.grid
+        offsets, scales = self._scales(statistics)
+        found = torch.zeros(program.n_entries, len(rows), len(columns), **FLOATS)
+
+        def work(entry: Entry, block: range) -> None:
+            here = (entry.place, slice(block.start, block.stop))
+            some = _common(block, rows)
+            target = found[entry.place, some.start - rows.start : some.stop - rows.start].numpy()
+            facts = offsets[here].numpy(), scales[here].numpy()
+            _weigh_block(program, way, entry, block, facts, columns, target, some)
+
+        blocks = [block for block in way.blocks() if _common(block, rows)]
+        workers.run([partial(work, entry, block) for entry in program.entries for block in blocks])
+        return found.view(*grid.batch_shape, len(rows), len(columns))
+
+    def cuts(self) -> Iterator[tuple[range, range]]:
+        """Rows and columns for `weights`, so that what it computes is computed once: all of them."""
+        for rows in self.way.blocks():
+            width = self.way.width(rows) if isinstance(self.way, Tiles) else max(SPREAD_PAIRS // len(rows), 1)
+            for columns in cut(self.program.problem.grid.columns, width):
+                yield rows, columns
+
+    def _way_of(self, statistics: Statistics) -> Tiles | Lists:
+        """The way to weights with these statistics, which tells nobody how far it is."""
+        if not self.program.choose:
+            return Compiled(self.program).way
+        return self._chosen(_ascending(statistics[0], self.program.problem.grid.n_keys))
 
     def _scales(self, statistics: Statistics) -> tuple[Tensor, Tensor]:
         """The offset and scale of each row, `(n_entries, n_queries)`: see `rows.weigh_row`."""
         program, grid = self.program, self.program.problem.grid
+        statistics = statistics[1:] if program.choose else statistics
         if isinstance(program.problem.weights, OneHot):
             statistics = (torch.zeros(1, 1, device="cpu"), torch.ones(1, 1, device="cpu"))
         rows = (program.n_entries, grid.n_queries)
@@ -110,6 +140,40 @@ class Readable(Compiled):
             return peak.float(), total.double()
         # A row that may look nowhere: e^(−inf − 0) · 0.
         return torch.where(peak == -torch.inf, 0, peak).float(), total.double().reciprocal()
+
+
+def _common(left: range, right: range) -> range:
+    """What two ranges have in common."""
+    return range(max(left.start, right.start), min(left.stop, right.stop))
+
+
+def _weigh_block(
+    program: Program,
+    way: Tiles | Lists,
+    entry: Entry,
+    block: range,
+    facts: tuple[Any, Any],
+    columns: range,
+    target: Any,
+    rows: range,
+) -> None:
+    """Write the weights of some rows of a block, and of some columns."""
+    mine = slice(rows.start - block.start, rows.stop - block.start)
+    if isinstance(way, Lists):
+        weights, keys = way.scores(program, entry, block)
+        weigh_rows(weights, program.rule, entry.alpha, *facts)
+        weights, keys = weights[mine], keys[mine]
+        listed = np.nonzero((keys >= columns.start) & (keys < columns.stop))
+        target[listed[0], keys[listed] - columns.start] = weights[listed]
+        return
+    for span in way.tiles(program, entry, block):
+        workers.check_stopped()
+        seen = _common(span.columns, columns)
+        if seen:
+            weights = way.scores(program, entry, block, span)
+            weigh_rows(weights, program.rule, entry.alpha, *facts)
+            across = slice(seen.start - span.columns.start, seen.stop - span.columns.start)
+            target[:, seen.start - columns.start : seen.stop - columns.start] = weights[mine, across]
 
 
 def _ascending(index: Tensor, n_keys: int) -> Tensor:
