@@ -10,6 +10,7 @@
     ├── ScoreError          (ValueError)    a score that its rule or engine cannot take
     ├── EngineRefusal       (RuntimeError)  the engine asked for cannot compute this problem
     ├── PromiseBroken       (RuntimeError)  weights that are not what their rule promises
+    ├── ViewExpired         (RuntimeError)  a view whose inputs were changed in place
     ├── BudgetExceeded      (MemoryError)   more to be kept than was allowed
     ├── MissingKey          (KeyError)      a lookup that found nothing
     ├── TableError          (ValueError)    a table that cannot be read as keys and values
@@ -60,6 +61,10 @@ class EngineRefusal(RegardError, RuntimeError):
 
 class PromiseBroken(RegardError, RuntimeError):
     """Weights that are not what their rule promises."""
+
+
+class ViewExpired(RegardError, RuntimeError):
+    """A view whose inputs were changed in place after it was made."""
 
 
 class MissingKey(RegardError, KeyError):

@@ -7,8 +7,9 @@ receives and a pooled map of any size take memory that does not grow with n × m
 from __future__ import annotations
 
 import html
+import weakref
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from regard.problem import AttentionProblem
 from regard.readers import Entropy, Map, Pool, Reader, Received, RowSums, Top, TopWeights
 from regard.tensors import without_autocast
 from regard.tracked import track
+from regard.versions import Versions, held
 from regard.weights import Kind
 
 
@@ -41,26 +43,36 @@ class Collected(NamedTuple):
 class WeightsView:
     """The weights α of a problem, computed when they are read. Made by `weigh`.
 
-    Weights are those before dropout. Shapes are `(*batch_shape, ...)`.
+    Every reading comes from the same weights, at any magnitude, or raises `ViewExpired`: the inputs were changed.
+    Weights are those before dropout. Shapes are `(*batch_shape, ...)`. Readings are float32 at least, whatever the
+    inputs; the output has their dtype.
     """
 
     def __init__(self, problem: AttentionProblem, engine: Engine) -> None:
-        self._problem = problem
+        self._problem = held(problem)
         self._engine = engine
-        self._outputs: dict[bool, Tensor] = {}  # with and without a gradient
+        self._versions = self._current_versions()
+        self._outputs: dict[bool, _Output] = {}  # with and without a gradient
         self._top: Top | None = None  # as many as were asked for so far
 
     @property
     def output(self) -> Tensor:
         """The pooled output, as `attend` gives it: `(*batch_shape, n_queries, value_dim)`."""
+        self._versions.check()
         tracks = self._tracks
-        if tracks not in self._outputs:
-            self._outputs[tracks] = self._compute_output()
-        return self._outputs[tracks]
+        if tracks not in self._outputs or self._outputs[tracks].is_changed:
+            output = self._compute_output()
+            self._outputs[tracks] = _Output(output, None if output.is_inference() else output._version)
+            if output.requires_grad:
+                # A backward pass frees what it went through: the next one starts from an output of its own.
+                output.register_hook(_Forget(self))
+        found = self._outputs[tracks]
+        return found.tensor.clone() if found.version is None else found.tensor  # nobody counts changes of that one
 
     def _compute_output(self) -> Tensor:
         if not self._tracks and (isinstance(self._engine, Tiled) or self._passes.have_pooled):
-            return self._passes.pooled.output.to(self._problem.dtype)  # readings take the statistics from the same pass
+            # Readings take the statistics from the same pass. A copy: what passes keep is nobody's to change.
+            return self._passes.pooled.output.to(self._problem.dtype, copy=True)
         if self._passes.is_sharp:
             return pool_by_strips(self._fresh())  # whose weights every reading has
         return self._engine.run(self._fresh())
@@ -91,6 +103,7 @@ class WeightsView:
 
     def tile(self, rows: slice | range, columns: slice | range) -> Tensor:
         """α of some consecutive queries and keys, `(*batch_shape, rows, columns)`, without a gradient."""
+        self._versions.check()
         *batch, n_queries, n_keys = self.shape
         rows, columns = _as_range(rows, n_queries), _as_range(columns, n_keys)
         mask, grid = self._problem.mask, self._problem.grid
@@ -246,9 +259,17 @@ class WeightsView:
 
     # How weights are computed again ---------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def _passes(self) -> Passes:
+        self._versions.check()
+        return self._kept_passes
+
+    @cached_property
+    def _kept_passes(self) -> Passes:
         return Passes(self._problem, self._engine)
+
+    def _current_versions(self) -> Versions:
+        return Versions(self._problem)
 
     @property
     def _pools(self) -> bool:
@@ -284,12 +305,38 @@ class WeightsView:
             f"WeightsView of {self.kind} weights, {' × '.join(map(str, self.shape))}: "
             f"{type(problem.score).__name__} under {type(problem.weights).__name__}"
         ]
-        if not problem.queries.is_meta:  # which has no numbers to draw
+        if self._versions.changed is not None:
+            lines.append(f"  (expired: {self._versions.changed} was changed in place)")
+        elif not problem.queries.is_meta:  # which has no numbers to draw
             lines += [f"  {line}" for line in draw(self)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+@dataclass(frozen=True)
+class _Output:
+    """An output that was handed out, and which change of it that was."""
+
+    tensor: Tensor
+    version: int | None  # None for an inference tensor
+
+    @property
+    def is_changed(self) -> bool:
+        return self.version is not None and self.tensor._version != self.version
+
+
+class _Forget:
+    """A hook that makes a view forget its differentiable output; the view itself it does not keep alive."""
+
+    def __init__(self, view: WeightsView) -> None:
+        self._view = weakref.ref(view)
+
+    def __call__(self, gradient: Tensor) -> None:
+        view = self._view()
+        if view is not None:
+            view._outputs.pop(True, None)
 
 
 def _as_range(span: slice | range, size: int) -> range:

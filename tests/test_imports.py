@@ -25,7 +25,7 @@ LAYERS = [
     ["engines"],
     ["planner"],
     ["traced"],
-    ["drawing", "partials", "passes", "progress", "readers", "tracked", "view"],
+    ["drawing", "partials", "passes", "progress", "readers", "tracked", "versions", "view"],
     ["attention"],
     ["database", "distributed", "nn"],
     ["__init__"],  # the public names, imported on use
@@ -36,7 +36,7 @@ LAYERS = [
 LAYER_OF = {unit: height for height, units in enumerate(LAYERS) for unit in units}
 
 # Parts of one thing, split over files.
-TOGETHER = [{"drawing", "passes", "progress", "readers", "tracked", "view"}]
+TOGETHER = [{"drawing", "passes", "progress", "readers", "tracked", "versions", "view"}]
 
 MODULES = sorted(ROOT.rglob("*.py"))
 

@@ -18,6 +18,7 @@ from regard.nn.recorded_parts import of_heads, part_of_mask, places_of
 from regard.planner import choose
 from regard.problem import AttentionProblem, make_problem
 from regard.tracing import is_tracing
+from regard.versions import Versions
 from regard.view import WeightsView
 
 if TYPE_CHECKING:
@@ -255,6 +256,9 @@ class _Recorded(WeightsView):
     @property
     def _tracks(self) -> bool:
         return False
+
+    def _current_versions(self) -> Versions:
+        return Versions(self._problem, score=False)  # which may learn on: its form was copied
 
     @torch.no_grad()
     def _define(self, rows: Tensor | None = None) -> Tensor:
