@@ -1,4 +1,4 @@
-"""A bar for long passes: on a terminal, after a second, gone when they end."""
+"""A bar for long passes: where the command line asked for one, on a terminal, after a second, gone when they end."""
 
 from __future__ import annotations
 
@@ -6,12 +6,26 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 
 DELAY_SECONDS = 1.0
 FRAME_SECONDS = 0.1
 
 # Of several calls at the same time, one has the screen.
 _screen = threading.Lock()
+
+# A library draws nothing on its own: who owns the terminal asks.
+_wanted: ContextVar[bool] = ContextVar("_wanted", default=False)
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """Passes that are made inside, and take long, show a bar."""
+    token = _wanted.set(True)
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
 
 
 class Progress:
@@ -31,12 +45,12 @@ class Progress:
 
     @contextmanager
     def over(self, n_passes: int) -> Iterator[None]:
-        """Show what is done inside, if that takes long; inside another such block, leave it to that one."""
+        """Show what is done inside, if that is wanted and takes long; inside another such block, leave it to that."""
         if self._active:
             yield
             return
         self._shares.clear()
-        if sys.stderr is None or not sys.stderr.isatty():
+        if not _wanted.get() or sys.stderr is None or not sys.stderr.isatty():
             yield
             return
         ended = threading.Event()

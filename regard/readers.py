@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import torch
@@ -13,6 +14,17 @@ from regard.weights.topk import best_k
 
 Pool: TypeAlias = Literal["sum", "mean", "max"]
 Result = TypeVar("Result")
+
+
+def as_integer(value: object) -> int | None:
+    """An integer of any library as Python's own; None for what is none, a bool among them."""
+    several = getattr(value, "ndim", None) not in (None, 0)  # torch takes a matrix of one number for a number
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool") or several:
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 class Top(NamedTuple):
@@ -53,9 +65,10 @@ class TopWeights(Reader[Top]):
     """The k heaviest weights of each row, by running merge."""
 
     def __init__(self, k: int) -> None:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        number = as_integer(k)
+        if number is None or number < 1:
             raise OptionError(f"`k` of top() must be an integer of at least 1: got {k!r}. It is a number of keys.")
-        self.k = k
+        self.k = number
 
     def start(self, grid: Grid, dtype: torch.dtype) -> None:
         super().start(grid, dtype)
@@ -121,13 +134,14 @@ class Map(Reader[Tensor]):
     """The weights pooled to a picture."""
 
     def __init__(self, height: int, width: int, pool: Pool) -> None:
-        if not all(isinstance(side, int) and side >= 1 for side in (height, width)):
+        sides = [as_integer(side) for side in (height, width)]
+        if not all(side is not None and side >= 1 for side in sides):
             raise OptionError(
                 f"The sides of map() must be integers of at least 1: got {height} × {width}. Pass pixels."
             )
         if pool not in ("sum", "mean", "max"):
             raise OptionError(f'`pool` of map() must be "sum", "mean" or "max": got {pool!r}. Leave it out for sums.')
-        self.wanted, self.pool = (height, width), pool
+        self.wanted, self.pool = [side for side in sides if side is not None], pool
 
     def start(self, grid: Grid, dtype: torch.dtype) -> None:
         super().start(grid, dtype)

@@ -24,7 +24,7 @@ from regard.errors import OptionError, PromiseBroken
 from regard.masks import Cover
 from regard.passes import Passes
 from regard.problem import AttentionProblem
-from regard.readers import Entropy, Map, Pool, Reader, Received, RowSums, Top, TopWeights
+from regard.readers import Entropy, Map, Pool, Reader, Received, RowSums, Top, TopWeights, as_integer
 from regard.tensors import without_autocast
 from regard.tracked import track
 from regard.versions import Versions, held
@@ -121,7 +121,9 @@ class WeightsView:
         n_queries = self.shape[-2]
         if isinstance(index, slice):
             index = list(range(*index.indices(n_queries)))
-        places = torch.as_tensor([index] if isinstance(index, int) else index, device=self._problem.grid.device)
+        given = list(index) if isinstance(index, list | tuple) else [index]
+        numbers = [number for each in given if (number := as_integer(each)) is not None]
+        places = torch.as_tensor(numbers if len(numbers) == len(given) else index, device=self._problem.grid.device)
         if places.ndim != 1:
             raise OptionError(
                 f"`index` of rows() must be one query or a list of queries: got shape {tuple(places.shape)}."
@@ -185,8 +187,7 @@ class WeightsView:
         """Several readings in one pass over the tiles; each as the method of its name.
 
         The first reading of a view takes one more pass, which finds the statistics of rows; where nothing but the top k
-        is read, compiled kernels find that in the same one, under most rules. On a terminal, passes that take more than
-        a second show a bar.
+        is read, compiled kernels find that in the same one, under most rules.
 
         Args:
             top: How many of the heaviest weights of each query.

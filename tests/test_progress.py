@@ -13,7 +13,7 @@ import torch
 
 import regard
 from regard import weigh
-from regard.progress import Progress
+from regard.progress import Progress, shown
 
 
 class Screen(io.StringIO):
@@ -32,7 +32,35 @@ def screen(monkeypatch):
         monkeypatch.setenv(name, value)
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
-    return screen
+    with shown():
+        yield screen
+
+
+def test_a_reading_draws_nothing_and_starts_no_thread_unless_it_was_asked_to(monkeypatch):
+    screen, started = Screen(), []
+    monkeypatch.setattr("regard.progress.sys", SimpleNamespace(stderr=screen))
+    monkeypatch.setattr("regard.progress.DELAY_SECONDS", 0.0)
+    monkeypatch.setattr("regard.progress.threading.Thread.start", lambda thread: started.append(thread.name))
+    x = torch.randn(30, 4)
+    weigh(x, x, x).collect(top=2, entropy=True, map=(3, 3))
+    assert (started, screen.getvalue()) == ([], "")
+    with shown():
+        weigh(x, x, x).received()
+    assert started == ["regard_progress"]
+
+
+def test_the_command_line_asks_for_bars(monkeypatch):
+    from typer.testing import CliRunner
+
+    from regard import cli, progress
+
+    wanted = []
+    command = cli.typer.Typer(cls=cli.RegardGroup)
+    command.callback()(lambda: None)
+    command.command("look")(lambda: wanted.append(progress._wanted.get()))
+    CliRunner().invoke(command, ["look"], catch_exceptions=False)
+    assert wanted == [True]
+    assert not progress._wanted.get()
 
 
 def wait_for(screen: Screen, text: str) -> None:
@@ -106,7 +134,7 @@ regard.progress.DELAY_SECONDS = 0.0
 progress = regard.progress.Progress("something")
 for stderr in (sys.stderr, None):
     sys.stderr = stderr
-    with progress.over(1):
+    with regard.progress.shown(), progress.over(1):
         time.sleep(0.2)
 print("rich" in sys.modules)
 """

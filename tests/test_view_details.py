@@ -1,8 +1,11 @@
 """Details of views: one query, masked maps, gradients of several readings, autocast."""
 
+import numpy as np
+import pytest
 import torch
 
 from regard import Additive, KeyMask, Raw, weigh
+from regard.errors import OptionError
 from regard.scores import Dot
 from regard.testing import AllocationTrap
 
@@ -50,3 +53,33 @@ def test_autocast_around_a_reading_changes_nothing():
 def test_a_repr_of_many_weights_does_not_compute_them():
     x = torch.randn(4096, 4)
     assert "draw them with .map" in repr(weigh(x, x, x))
+
+
+@pytest.mark.parametrize(
+    "one", [np.int64(1), np.uint8(1), torch.tensor(1), np.array(1)], ids=["64", "8", "tensor", "array"]
+)
+def test_integers_of_any_library_are_integers(one):
+    x = torch.randn(6, 4)
+    view = weigh(x, x, x)
+    assert torch.equal(view.rows(one), view.rows(1))
+    assert torch.equal(view.rows([one, one]), view.rows([1, 1]))
+    assert torch.equal(view.top(one).indices, view.top(1).indices)
+    assert torch.equal(view.map(one, one), view.map(1, 1))
+    assert torch.equal(view.tile(slice(0, one), slice(one, 3)), view.tile(slice(0, 1), slice(1, 3)))
+    assert torch.equal(view.tile(range(one), range(one, 3)), view.tile(range(1), range(1, 3)))
+
+
+@pytest.mark.parametrize("no", [True, np.bool_(True), torch.tensor(True), 1.0, "1"])
+def test_what_is_no_integer_is_refused(no):
+    x = torch.randn(6, 4)
+    view = weigh(x, x, x)
+    for read in (view.top, lambda side: view.map(side, side)):
+        with pytest.raises(OptionError, match="must be (an integer|integers) of at least 1"):
+            read(no)
+
+
+@pytest.mark.parametrize("no", [True, np.bool_(True), torch.tensor(True), 1.0, [True]])
+def test_rows_that_are_bools_or_fractions_are_refused(no):
+    x = torch.randn(6, 4)
+    with pytest.raises(OptionError, match=r"`index` of rows\(\) must"):
+        weigh(x, x, x).rows(no)

@@ -16,6 +16,7 @@ from regard.cli import ask, doctor, pronounce, see, tour
 from regard.cli.arguments import CommandWithNumbers
 from regard.cli.console import ends_with_its_reader, log
 from regard.errors import RegardError
+from regard.progress import shown
 
 EXAMPLES = """\
 [bold]Examples[/bold]
@@ -39,7 +40,7 @@ class RegardGroup(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with ends_with_its_reader():
+            with ends_with_its_reader(), shown():
                 return super().invoke(ctx)
         except RegardError as error:
             message = " ".join(str(error).split())
