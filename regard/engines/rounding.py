@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.problem import AttentionProblem
 from regard.scores import steps
 from regard.scores.form import ChannelForm, DotForm, Form, Step, SumForm
-from regard.tracing import is_tracing
+from regard.tracing import is_capturing, is_tracing
 from regard.weights import Conic, Entmax, Proportional, Raw, Softmax, Statistics, TopK, Uniform, Weights
 
 # How far apart two roundings of a score may be: in float32, where its terms are up to 1,024.
@@ -81,6 +81,17 @@ class Rounding:
 
     def _is_small(self, size: float) -> bool:
         return self._eps * size <= LIMIT  # NaN is not
+
+
+def rounds_apart(problem: AttentionProblem, statistics: Statistics) -> bool:
+    """Whether the best scores of rows are so large that rounding shows; it costs microseconds, where `Rounding` looks
+    at every query and key.
+    """
+    peaks = _peaks(problem.weights, statistics)
+    if peaks is None or peaks.is_meta or is_tracing() or is_capturing(peaks.device) or not peaks.numel():
+        return False
+    least, most = (float(each) for each in torch.aminmax(torch.where(peaks == -torch.inf, 0, peaks)))
+    return torch.finfo(problem.compute_dtype).eps * max(-least, most) > LIMIT
 
 
 def _has_peaks(rule: Weights) -> bool:

@@ -17,15 +17,9 @@ from regard.weights import OnePass
 from regard.weights.proportional import refuse_negative
 
 
-def parts_of(program: Program, way: Way) -> int:
-    """In how many parts the keys are shared out: with fewer blocks than threads, as for a single query."""
-    n_blocks = program.n_entries * len(way.long_blocks())
-    return workers.count() if way.transposed and n_blocks < workers.count() else 1
-
-
 def sum_rows(program: Program, way: Way, rule: OnePass, heaviest: Heaviest | None = None) -> Sums:
     """The sums of every row, and its best scores where they are wanted: by tiles, with the keys in one part."""
-    grid, entries, blocks, parts = program.problem.grid, program.entries, way.long_blocks(), parts_of(program, way)
+    grid, entries, blocks, parts = program.problem.grid, program.entries, way.long_blocks(), way.parts(program)
     shape = (parts, len(entries), grid.n_queries)
     peaks, totals = torch.full(shape, -torch.inf, **FLOATS), torch.zeros(shape, **FLOATS)
     pooled = torch.empty(*shape, program.values.shape[-1], **FLOATS)

@@ -59,6 +59,9 @@ class Lists:
     def long_blocks(self) -> list[range]:
         return self.blocks()
 
+    def parts(self, program: Program) -> int:
+        return 1
+
     def _index(self, entry: Entry, rows: range) -> Tensor:
         index = self._answers.get((rows,), lambda: self.index(rows))
         return pick(index, entry.index, 2).expand(len(rows), -1).contiguous()

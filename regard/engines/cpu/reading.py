@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.engines.cpu import codes, workers
 from regard.engines.cpu.compiled import Compiled
-from regard.engines.cpu.forward import parts_of, sum_rows
+from regard.engines.cpu.forward import sum_rows
 from regard.engines.cpu.heaviest import ORDERED, Heaviest
 from regard.engines.cpu.lists import Lists
 from regard.engines.cpu.programs import Entry, Program
@@ -64,7 +64,7 @@ class Readable(Compiled):
         """Whether `pool_and_find` serves: each row is gone through at once, and a larger score weighs more."""
         program = self.program
         ordered = not program.choose and program.rule in ORDERED
-        return ordered and isinstance(self.way, Tiles) and parts_of(program, self.way) == 1
+        return ordered and isinstance(self.way, Tiles) and self.way.parts(program) == 1
 
     def pool_and_find(self, targets: Mapping[str, Tensor]) -> Pooled:
         """The output and the statistics of every row, as `pool` gives them, and the heaviest keys in the same pass.

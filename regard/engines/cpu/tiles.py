@@ -103,6 +103,10 @@ class Tiles:
         height = min(int(TASK_PAIRS / visited), n_entries * grid.n_queries // (shares * workers.count()))
         return list(cut(grid.rows, max(height // self.height, 1) * self.height))
 
+    def parts(self, program: Program) -> int:
+        """In how many parts the keys are shared out: with fewer blocks than threads, as for a single query."""
+        return workers.count() if program.n_entries * len(self.long_blocks()) < workers.count() else 1
+
     def seconds(self, program: Program) -> float:
         """About how long one core computes on all live pairs; where rows are few, how long it reads keys and values."""
         grid = self.problem.grid
@@ -208,7 +212,9 @@ class Tiles:
         to_by_row, to_left = np.zeros((n_steps, len(rows)), np.float32), sums.left[rows.start : rows.stop]
         to_left.fill(0)
         to_products = (to_left, sums.right) if products.step == 1 else (_NONE, _NONE)
-        for span in self.spans(rows, step=products.step):
+        # In the parts of the forward pass, whose peaks these are: products of another width may be rounded otherwise.
+        parts = self.parts(program)
+        for span in (span for part in range(parts) for span in self.spans(rows, (part, parts), products.step)):
             workers.check_stopped()
             tile = products.tile(span.columns, self.height, width)
             second = workers.scratch("second", *tile.shape)

@@ -122,6 +122,10 @@ class Way(WayBack, Protocol):
         """The rows, in blocks."""
         ...
 
+    def parts(self, program: Program) -> int:
+        """In how many parts the keys are shared out."""
+        ...
+
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
         """Take the live pairs of a block into its sums; returns the least numerator.
 

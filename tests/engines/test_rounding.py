@@ -1,0 +1,78 @@
+"""Scores so large that rounding shows: gradients are those of the weights of the forward pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import regard
+from regard import Dot, attend
+from regard.engines import Tiled
+from regard.engines import tiled as tiled_engine
+from regard.engines.rounding import LIMIT, Rounding
+from regard.problem import make_problem
+
+SIZES = [(3, 4, 64), (4, 2, 16), (20, 3, 64), (1, 9, 5), (28, 4, 64), (9, 130, 16)]
+
+
+def total_weights(size: tuple[int, int, int], engine: Tiled, dtype: torch.dtype, score=None, batch=()) -> torch.Tensor:
+    """What the gradient of values sums to for each batch entry, over how many queries there are: 1, if α sums to 1."""
+    n_queries, n_keys, dim = size
+    torch.manual_seed(n_queries)
+    queries = (1e4 * torch.randn(*batch, n_queries, dim)).to(dtype).requires_grad_()
+    keys, values = (1e4 * torch.randn(n_keys, dim)).to(dtype).requires_grad_(), torch.ones(n_keys, 2, dtype=dtype)
+    values.requires_grad_()
+    attend(queries, keys, values, score=score or Dot(), engine=engine).float().sum().backward()
+    return values.grad.double().sum(-2)[0] / (n_queries * torch.Size(batch).numel())
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_weights_of_the_backward_pass_are_those_of_the_forward_pass(size, kernels, batch):
+    total = total_weights(size, Tiled(kernels=kernels), torch.float32, batch=batch)
+    assert float(total) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_nor_do_they_differ_in_half_precision(size):
+    assert float(total_weights(size, Tiled(kernels=False), torch.bfloat16, batch=(2,))) == pytest.approx(1, abs=2e-2)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_kernels_by_themselves_take_the_same_tiles_forward_and_backward(monkeypatch, size):
+    monkeypatch.setattr(tiled_engine, "rounds_apart", lambda problem, statistics: False)
+    assert float(total_weights(size, Tiled(kernels=True), torch.float32)) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("score", "size", "small"),
+    [
+        (regard.ScaledDot(), 1.0, True),
+        (Dot(), 1e4, False),
+        (regard.Gaussian(1.0), 500.0, False),
+        (regard.Additive(4, 4, 8), 1e6, True),  # a tangent is never larger than 1
+        (regard.Cosine(), 1e6, True),
+        (Dot() + regard.Alibi(1.0), 1.0, True),
+        (Dot() + regard.Bias(torch.full((6, 6), 1e6)), 1.0, False),
+    ],
+    ids=["scaled", "dot", "gaussian", "additive", "cosine", "alibi", "bias"],
+)
+def test_how_large_terms_are_is_known_of_every_form(score, size, small):
+    torch.manual_seed(0)
+    x = size * torch.randn(6, 4)
+    problem = make_problem(x, x, x, score=score, weights=regard.Softmax())
+    assert Rounding(problem).is_small is small
+    assert Rounding(make_problem(x, x, x, score=score, weights=regard.Raw())).is_small
+    assert Rounding(make_problem(x.double(), x.double(), x.double(), score=score.double(), weights=regard.Softmax()))
+    score.float()
+
+
+def test_distances_of_many_bandwidths_are_harmless_where_a_key_is_near():
+    places = torch.linspace(0, 1000, 50)[:, None]
+    problem = make_problem(places, places, places, score=regard.Gaussian(1.0), weights=regard.Softmax())
+    rounding = Rounding(problem)
+    assert not rounding.is_small
+    assert not rounding.is_large
+    assert not rounding.shows((torch.zeros(50, 1), torch.ones(50, 1)))
+    assert rounding.shows((torch.full((50, 1), -2 * LIMIT / torch.finfo(torch.float32).eps), torch.ones(50, 1)))
