@@ -83,8 +83,8 @@ class Tiled(Engine):
         with torch.autocast(problem.grid.device.type, enabled=False):
             with torch.no_grad(), capturing() as captured:
                 pooled = pool_stream(stream)
-            if _tracked(problem) and rounds_apart(problem, pooled.statistics):
-                # A backward pass would compute other weights than these from the statistics of these.
+            if stream.compiled is None and _tracked(problem) and rounds_apart(problem, pooled.statistics):
+                # torch may round the products of a backward pass otherwise; kernels take the same tiles in both.
                 return pool_by_strips(problem)
             return attach(stream, pooled, tuple(captured.values())).to(problem.dtype)
 

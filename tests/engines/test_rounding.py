@@ -8,7 +8,6 @@ import torch
 import regard
 from regard import Dot, attend
 from regard.engines import Tiled
-from regard.engines import tiled as tiled_engine
 from regard.engines.rounding import LIMIT, Rounding
 from regard.problem import make_problem
 
@@ -37,12 +36,6 @@ def test_the_weights_of_the_backward_pass_are_those_of_the_forward_pass(size, ke
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_nor_do_they_differ_in_half_precision(size):
     assert float(total_weights(size, Tiled(kernels=False), torch.bfloat16, batch=(2,))) == pytest.approx(1, abs=2e-2)
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_kernels_by_themselves_take_the_same_tiles_forward_and_backward(monkeypatch, size):
-    monkeypatch.setattr(tiled_engine, "rounds_apart", lambda problem, statistics: False)
-    assert float(total_weights(size, Tiled(kernels=True), torch.float32)) == pytest.approx(1, abs=1e-4)
 
 
 @pytest.mark.parametrize(
