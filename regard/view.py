@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -112,7 +112,7 @@ class WeightsView:
             return self._problem.values.new_zeros(*batch, len(rows), len(columns), dtype=self._problem.compute_dtype)
         return self._passes.weights_of_tile(rows, columns)
 
-    def rows(self, index: int | Sequence[int] | Tensor | slice) -> Tensor:
+    def rows(self, index: SupportsIndex | Sequence[SupportsIndex] | Tensor | slice) -> Tensor:
         """α of some queries over all keys, `(*batch_shape, rows, n_keys)`; differentiable.
 
         Args:
