@@ -6,6 +6,8 @@ import io
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -14,9 +16,13 @@ import typer.core
 from regard import __version__
 from regard.cli import ask, doctor, pronounce, see, tour
 from regard.cli.arguments import CommandWithNumbers
-from regard.cli.console import ends_with_its_reader, log
+from regard.cli.console import ends_with_its_reader, print_error, usable_width
+from regard.cli.options import in_options
 from regard.errors import RegardError
+from regard.printable import on_one_line
 from regard.progress import shown
+
+CLICK_EXCEPTION: type[Exception] = typer.BadParameter.mro()[2]  # Of click, or of the copy in newer versions of typer.
 
 EXAMPLES = """\
 [bold]Examples[/bold]
@@ -35,17 +41,26 @@ class RegardGroup(typer.core.TyperGroup):
     """The commands of `regard`, in which a user's mistake is one line on stderr and never a traceback."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        with ends_with_its_reader():  # --help and --version are shown here.
+        with ends_with_its_reader(), _said_printably():  # --help and --version are shown here.
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with ends_with_its_reader(), shown():
+            with ends_with_its_reader(), _said_printably(), shown():
                 return super().invoke(ctx)
         except RegardError as error:
-            message = " ".join(str(error).split())
-            log.print(f"error: {message}", style="red", markup=False, soft_wrap=True)
+            print_error(in_options(str(error)))
             raise typer.Exit(1) from error
+
+
+@contextmanager
+def _said_printably() -> Iterator[None]:
+    """Let a mistake in the usage, which typer prints by itself, quote nothing that would steer a terminal."""
+    try:
+        yield
+    except CLICK_EXCEPTION as error:
+        error.message = on_one_line(error.message)  # type: ignore[attr-defined]
+        raise
 
 
 app = typer.Typer(
@@ -89,6 +104,14 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # NumPy is optional here; torch warns of its absence.
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+    if usable_width() is not None:
+        del os.environ["COLUMNS"]  # It is 0, or no number: --help would print nothing.
+    if sys.stdin is None:
+        # Closed by whoever ran us: then there is nothing to read, and no other file may take its place.
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        print_error("standard output could not be written (it is closed).")
+        raise SystemExit(1)
     for stream in (sys.stdout, sys.stderr):
         # A terminal that has no letter for α or █ shows a question mark in its place: no reason to die.
         if isinstance(stream, io.TextIOWrapper):

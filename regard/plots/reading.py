@@ -8,13 +8,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import OptionError, ShapeError
+from regard.printable import on_one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 AXES = "rows are queries, columns are keys"
 LONGEST_NAME = 24
-JOINERS = "\u200c\u200d"  # the zero-width non-joiner and joiner
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,7 @@ def shown(name: str, longest: int = LONGEST_NAME) -> str:
         >>> shown("line\\nbreak"), shown("incomprehensibilities", longest=8)
         ('line break', 'incompr…')
     """
-    line = " ".join(name.split()) or "␣"
-    line = "".join(each if each.isprintable() or each in JOINERS else "�" for each in line)
+    line = on_one_line(name) or "␣"
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 

@@ -1,0 +1,61 @@
+"""What may be printed: text from a table, a file or a name, without what a terminal would take for a command."""
+
+from __future__ import annotations
+
+import unicodedata
+
+JOINERS = "\u200c\u200d"
+"""The zero-width non-joiner and joiner: Persian and many emoji are spelled with them."""
+
+LAYOUT = "\n\t"
+"""Control characters that only place what stands beside them."""
+
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode's controls (ESC, CSI, BEL …), formats (the direction of text …), lone surrogates and separators of lines."""
+
+
+def printable(text: str) -> str:
+    """A text in which every character that could steer a terminal is a �; line breaks and tabs stay.
+
+    Example:
+        >>> printable("\\x1b[2J and \\u202e")
+        '�[2J and �'
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if is_printable(each) else "�" for each in text)
+
+
+def is_printable(character: str) -> bool:
+    """Whether a terminal shows a character, or only moves on for it."""
+    return character in JOINERS or character in LAYOUT or unicodedata.category(character) not in HIDDEN
+
+
+def on_one_line(text: str) -> str:
+    """A text in which every run of blanks and line breaks is one space, and the rest is printable.
+
+    Example:
+        >>> on_one_line("New\\n York\\x07")
+        'New York�'
+    """
+    return printable(" ".join(text.split()))
+
+
+def escaped(text: str) -> str:
+    """JSON whose strings spell what is not printable as \\\\uXXXX: the same data, and nothing that steers a terminal.
+
+    Example:
+        >>> escaped('"\\x9b2J"')
+        '"\\\\u009b2J"'
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if is_printable(each) else _escape(each) for each in text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
