@@ -50,6 +50,8 @@ def arrow_column(name: str, array: Any) -> Column:
         return NumberColumn(name, ArrowEntries(array), _floats(array).unsqueeze(-1))
     if types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind):
         return _times(name, array)
+    if types.is_time(kind):
+        return _clock_times(name, array)
     if types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind):
         return _vectors(name, array)
     return column_from(name, array.to_pylist())
@@ -100,6 +102,13 @@ def _times(name: str, array: Any) -> Column:
     # Python's moments end at microseconds.
     entries = ArrowEntries(array if time_kind == "date" else exact)
     return TimeColumn(name, entries, days.unsqueeze(-1), time_kind, None if zone is None else _zone(zone))
+
+
+def _clock_times(name: str, array: Any) -> Column:
+    arrow, compute = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.compute")
+    exact = compute.cast(array, arrow.time64("us"), safe=False)
+    hours = _floats(compute.cast(exact, arrow.int64())) / 3_600e6
+    return TimeColumn(name, ArrowEntries(exact), hours.unsqueeze(-1), "clock")
 
 
 def _zone(name: str) -> Any:

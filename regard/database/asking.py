@@ -177,7 +177,8 @@ class Asker:
         )
 
     def _counts(self, asked: Rows) -> dict[str, Any]:
-        return {"n_rows": len(asked), "n_left_out": len(self.pairs) - len(asked), "labels": self.pairs.labels}
+        left_out = len(self.pairs) - len(asked)
+        return {"n_rows": len(asked), "n_left_out": left_out, "labels": self.pairs.labels, "notes": self.pairs.notes}
 
     def _listed(self, asked: Rows, weights: Tensor, indices: Tensor) -> list[Row]:
         """The rows that mattered, as the table knows them."""

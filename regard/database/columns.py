@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from regard.database.entries import EPOCH, Entries, days_of, hashable, is_missing, plain
+from regard.database.entries import DAY, EPOCH, Entries, days_of, hashable, hours_of, is_missing, plain
 from regard.errors import OptionError
 
-TimeKind = Literal["date", "moment", "duration"]
+TimeKind = Literal["date", "moment", "duration", "clock"]
 
 
 class Column:
@@ -113,9 +113,10 @@ class NumberColumn(Quantity):
 
 
 class TimeColumn(Quantity):
-    """Dates, moments (date and time) or durations. They count in days."""
+    """Dates, moments (date and time) or durations, which count in days; or clock times, in hours since midnight.
 
-    unit = "days"
+    A clock does not come round: 23:59 and 0:01 are almost a day apart.
+    """
 
     def __init__(
         self, name: str, entries: Entries, numbers: Tensor, time_kind: TimeKind, zone: tzinfo | None = None
@@ -123,6 +124,7 @@ class TimeColumn(Quantity):
         super().__init__(name, entries, numbers)
         self.time_kind = time_kind
         self.zone = zone
+        self.unit = "hours" if time_kind == "clock" else "days"
 
     @property
     def kind(self) -> str:  # type: ignore[override]
@@ -132,23 +134,28 @@ class TimeColumn(Quantity):
         entry = plain(entry)
         if isinstance(entry, str):
             entry = self._parse(entry)
+        if self.time_kind == "clock" and isinstance(entry, time):
+            return [hours_of(entry)]
         days = days_of(entry, self.zone) if not is_missing(entry) else None
         if isinstance(entry, datetime) and entry.tzinfo is not None and self.zone is None:
             raise OptionError(
                 f"`{self.name}` must be a {self.time_kind} without a time zone, as the others are: got {entry} in "
                 f"{entry.tzinfo}. Ask with .replace(tzinfo=None), in the zone that the column is in."
             )
-        if days is None or isinstance(entry, timedelta) != (self.time_kind == "duration"):
-            example = {"date": "2024-01-31", "moment": "2024-01-31T12:00:00", "duration": "timedelta(days=2)"}[
-                self.time_kind
-            ]
+        if days is None or isinstance(entry, timedelta) != (self.time_kind == "duration") or self.time_kind == "clock":
+            examples = {"date": "2024-01-31", "moment": "2024-01-31T12:00:00", "duration": "timedelta(days=2)"}
+            example = examples.get(self.time_kind, "13:30")
             raise OptionError(
-                f"`{self.name}` must be a {self.time_kind}: got {entry!r}. Ask with one, such as {example}."
+                f"`{self.name}` must be a {self.time_kind}{' time' * (self.time_kind == 'clock')}: got {entry!r}. "
+                f"Ask with one, such as {example}."
             )
         return [days]
 
     def mean(self, numbers: Tensor) -> Any:
         days = float(numbers)
+        if self.time_kind == "clock":
+            # Rounded to what Python's times hold; the last of a day stays in it.
+            return (EPOCH + min(timedelta(hours=days), DAY - timedelta.resolution)).time()
         if self.time_kind == "duration":
             return timedelta(days=days)
         if self.time_kind == "date":
@@ -157,12 +164,14 @@ class TimeColumn(Quantity):
         return moment if self.zone is None else moment.replace(tzinfo=UTC).astimezone(self.zone)
 
     def spread(self, numbers: Tensor) -> timedelta:
-        return timedelta(days=float(numbers))
+        return timedelta(**{self.unit: float(numbers)})
 
     def _parse(self, text: str) -> Any:
         try:
             if self.time_kind == "duration":
                 return timedelta(days=float(text))
+            if self.time_kind == "clock":
+                return time.fromisoformat(text.strip().zfill(5))
             return datetime.fromisoformat(text.strip())
         except ValueError:
             return text

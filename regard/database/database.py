@@ -15,9 +15,9 @@ from regard.database.entries import Entries
 from regard.database.inference import check_aligned, columns_from, listed_entries
 from regard.database.lookup import KeyIndex
 from regard.database.meaning import TextEncoder, as_given, by_meaning, default_scores
-from regard.database.messages import missing_key
+from regard.database.messages import missing_key, missing_query
 from regard.database.pairs import Pairs
-from regard.database.queries import read_queries
+from regard.database.queries import read_queries, says_nothing
 from regard.database.render import Report, as_html, as_rich, as_text, pairs_report
 from regard.database.similarity import ScoreLike, check_options, merged
 from regard.database.tables import Name, Names, read_table
@@ -122,7 +122,8 @@ class Database:
             'Bob'
         """
         pairs = read_table(table, key, value, index)
-        return cls._of(Pairs(by_meaning(pairs.keys, encoder), pairs.values, pairs.index, pairs.index_name))
+        keys = by_meaning(pairs.keys, encoder)
+        return cls._of(Pairs(keys, pairs.values, pairs.index, pairs.index_name, pairs.notes))
 
     @property
     def key_names(self) -> list[str]:
@@ -133,6 +134,11 @@ class Database:
     def value_names(self) -> list[str]:
         """What the value columns are called."""
         return names(self._pairs.values)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was made of the table when it was read: marks taken for missing, texts for dates, and the like."""
+        return self._pairs.notes
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -197,7 +203,8 @@ class Database:
         (beyond what rows typically find among the others), the answer is that there are no similar rows.
 
         Args:
-            query: one, or many. Columns that a query leaves out, or that are None, do not count.
+            query: one, or many. Columns that a query leaves out, or that are None, do not count; one query among many
+                that says nothing at all gets an answer in its place that says so.
                 With one key column, a scalar is one query, and any sequence of them (a list, a tuple, an array) is
                 many; but where keys are vectors, a vector is one and a matrix is many, and where keys are text or
                 objects, a tuple is one: it may be a key.
@@ -225,7 +232,9 @@ class Database:
             70333
         """
         queries, many = read_queries(query, self._pairs.keys)
-        answers = self._asker.ask(queries, merged(self._score, score), weights, top)
+        asked = [each for each in queries if not says_nothing(each)]
+        found = iter(self._asker.ask(asked, merged(self._score, score), weights, top))
+        answers = [missing_query(self._pairs) if says_nothing(each) else next(found) for each in queries]
         return Answers(answers) if many else answers[0]
 
     def parse(self, text: str) -> Any:
@@ -257,7 +266,7 @@ class Database:
             'John Doe'
         """
         pairs = self._pairs
-        return self._of(Pairs(pairs.values, as_given(pairs.keys), pairs.index, pairs.index_name))
+        return self._of(Pairs(pairs.values, as_given(pairs.keys), pairs.index, pairs.index_name, pairs.notes))
 
     def __repr__(self) -> str:
         return as_text(self._report())
@@ -273,7 +282,8 @@ class Database:
         sides = [", ".join(f"{each.name} ({each.label})" for each in side) for side in (pairs.keys, pairs.values)]
         count = f"{len(pairs):,} pair" + ("s" if len(pairs) != 1 else "")
         first = [(pairs.label(row), pairs.key(row), pairs.value(row)) for row in range(min(len(pairs), FIRST))]
-        return pairs_report(f"Database of {count}: {' → '.join(sides)}", pairs.labels, first, len(pairs) - len(first))
+        title = f"Database of {count}: {' → '.join(sides)}"
+        return pairs_report(title, pairs.labels, first, len(pairs) - len(first), pairs.notes)
 
     @cached_property
     def _key_index(self) -> KeyIndex:

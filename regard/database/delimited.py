@@ -1,8 +1,4 @@
-"""CSV files, and their like with other delimiters, as Arrow tables.
-
-What is missing: an empty cell in any column, and in a column of numbers, dates or yes/no also NA, NaN, null and the
-other words that pyarrow knows. In a column of text those words are text: NA may be Namibia.
-"""
+"""CSV files, and their like with other delimiters, as Arrow tables."""
 
 from __future__ import annotations
 
@@ -11,10 +7,16 @@ import importlib
 import io
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.database.cells import TEXT_MARKS, Style, understand
+from regard.database.contents import chunks_of, contents
+from regard.database.quotes import check_quotes
+from regard.database.spelling import check_names
 from regard.errors import TableError
 
 DELIMITERS = ",;\t|"
@@ -23,52 +25,110 @@ _SAMPLE = 1 << 16  # Bytes that the delimiter and the decimal point are judged b
 _LARGEST_BLOCK = (1 << 31) - 1  # pyarrow takes no larger one.
 
 
-def read_csv(path: Path, wanted: list[str], usual: str, check: Callable[[list[str], list[str]], None]) -> Any:
-    """The wanted columns of a CSV file.
+def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, list[str]]]:
+    """The wanted columns of a CSV file, and what has to be said about each; about the file itself, under "".
 
     Args:
         path: the file, which may be compressed.
         wanted: the names of the columns.
         usual: what stands between the cells, unless the first records say otherwise.
-        check: raises unless the wanted columns are among those of the file.
     """
-    arrow, arrow_csv = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
-    sample = _start_of(path, arrow)
+    arrow = importlib.import_module("pyarrow")
+    content = contents(path)
+    sample = next(chunks_of(path, content), b"")[:_SAMPLE].decode("utf-8-sig", errors="replace")
     delimiter = find_delimiter(sample, usual)
-    parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with arrow_csv.open_csv(path, parse_options=parse) as reader:
-        names = reader.schema.names
-    check(wanted, names)
+    n_columns = len(next(iter(_records(sample, delimiter)), []))
+    notes = {"": check_quotes(chunks_of(path, content), delimiter, n_columns, path.name)}
+    file = _File(path, content, delimiter)
+    check_columns(path, wanted, file.names())
+    style = Style(delimiter, "," if delimiter != "," and _has_decimal_commas(sample, delimiter, wanted) else ".")
+    raw = file.read(wanted, TEXT_MARKS)
+    columns = {}
+    for name in wanted:
+        cells = understand(name, file.text(raw, name), style, partial(_with_marks, file, name))
+        columns[name], notes[name] = cells.array, cells.notes
+    return arrow.table(columns), notes
+
+
+def check_columns(path: Path, wanted: list[str], names: list[str]) -> None:
+    """Raise unless each wanted column is in the file, once."""
+    check_names(wanted, names)
     for name in wanted:
         if names.count(name) > 1:
             raise TableError(
                 f"A key or a value must be one column: {path.name} has {names.count(name)} called {name!r}. "
                 f"Rename them."
             )
-    point = "," if delimiter != "," and _has_decimal_commas(sample, delimiter, wanted) else "."
 
-    def read(columns: list[str], types: dict[str, Any]) -> Any:
-        convert = arrow_csv.ConvertOptions(include_columns=columns, column_types=types, decimal_point=point)
+
+def _with_marks(file: _File, name: str) -> Any:
+    return file.text(file.read([name], ()), name)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A CSV file, or the contents of one, for pyarrow to read."""
+
+    path: Path
+    content: Any  # a buffer; None where the file itself is to be read
+    delimiter: str
+
+    def names(self) -> list[str]:
+        """What the columns are called."""
+        csv_of = importlib.import_module("pyarrow.csv")
+
+        def header(**options: Any) -> Any:
+            with csv_of.open_csv(self._source(), parse_options=self._parsing(), **options) as reader:
+                return reader.schema.names
+
+        found: list[str] = self._whatever_the_block(header)
+        return found
+
+    def read(self, columns: list[str], marks: Sequence[str]) -> Any:
+        """Columns as bytes, null where one of the marks stands without quotes."""
+        arrow, csv_of = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
+        convert = csv_of.ConvertOptions(
+            include_columns=columns,
+            column_types=dict.fromkeys(columns, arrow.binary()),
+            null_values=list(marks),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+
+        def table(**options: Any) -> Any:
+            return csv_of.read_csv(self._source(), parse_options=self._parsing(), convert_options=convert, **options)
+
+        return self._whatever_the_block(table)
+
+    def text(self, table: Any, name: str) -> Any:
+        """A column as text."""
+        arrow = importlib.import_module("pyarrow")
         try:
-            return arrow_csv.read_csv(path, parse_options=parse, convert_options=convert)
+            return table.column(name).cast(arrow.string())
         except arrow.ArrowInvalid:
-            # A record that is longer than a block: let the whole file be one.
-            whole = arrow_csv.ReadOptions(block_size=min(max(_length(path, arrow), 1), _LARGEST_BLOCK))
-            return arrow_csv.read_csv(path, read_options=whole, parse_options=parse, convert_options=convert)
+            raise TableError(
+                f"{self.path.name} must be UTF-8: the column {name!r} is not. Save it again in that encoding."
+            ) from None
 
-    table = read(wanted, {})
-    # Where nothing else is written, pyarrow takes NA to be missing. It may be text: so read it as text.
-    silent = [name for name in wanted if arrow.types.is_null(table.column(name).type)]
-    spoken = read(silent, dict.fromkeys(silent, arrow.string())) if silent and len(table) else table
-    for place, name in enumerate(wanted):
-        column = (spoken if name in silent else table).column(name)
-        if arrow.types.is_binary(column.type):
-            raise TableError(f"{path.name} must be UTF-8: the column {name!r} is not. Save it again in that encoding.")
-        if arrow.types.is_string(column.type):
-            column = _empty_is_missing(column)
-            if column.null_count < len(column) or name not in silent:
-                table = table.set_column(place, name, column)
-    return table
+    def _whatever_the_block(self, read: Callable[..., Any]) -> Any:
+        """What is read; where a record is longer than a block, with the whole file as one."""
+        arrow, csv_of = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
+        try:
+            return read()
+        except arrow.ArrowInvalid as error:
+            size = self.path.stat().st_size if self.content is None else self.content.size
+            if "block" in str(error):
+                return read(read_options=csv_of.ReadOptions(block_size=min(max(size, 1), _LARGEST_BLOCK)))
+            if "Expected" in str(error):
+                # One thread counts the rows, and says which of them has too many cells or too few.
+                return read(read_options=csv_of.ReadOptions(use_threads=False))
+            raise
+
+    def _source(self) -> Any:
+        return str(self.path) if self.content is None else importlib.import_module("pyarrow").BufferReader(self.content)
+
+    def _parsing(self) -> Any:
+        return importlib.import_module("pyarrow.csv").ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
 
 
 def find_delimiter(sample: str, usual: str) -> str:
@@ -110,23 +170,3 @@ def _has_decimal_commas(sample: str, delimiter: str, wanted: Sequence[str]) -> b
         return False
     numbers = [cell for cell in cells if re.fullmatch(r"[+-]?\d*,\d+([eE][+-]?\d+)?", cell)]
     return any(not re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", number) for number in numbers)
-
-
-def _start_of(path: Path, arrow: Any) -> str:
-    with arrow.input_stream(str(path)) as stream:
-        start: bytes = stream.read(_SAMPLE)
-    return start.decode("utf-8-sig", errors="replace")
-
-
-def _length(path: Path, arrow: Any) -> int:
-    """How many bytes of text a file has, which may be compressed."""
-    total = 0
-    with arrow.input_stream(str(path)) as stream:
-        while chunk := stream.read(1 << 20):
-            total += len(chunk)
-    return total
-
-
-def _empty_is_missing(column: Any) -> Any:
-    compute = importlib.import_module("pyarrow.compute")
-    return compute.if_else(compute.equal(column, ""), None, column)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -66,6 +66,11 @@ def is_missing(entry: Any) -> bool:
     if entry is None or type(entry).__name__ in ("NaTType", "NAType"):
         return True
     return isinstance(entry, float) and entry != entry
+
+
+def hours_of(entry: time) -> float:
+    """A clock time in hours since midnight."""
+    return entry.hour + entry.minute / 60 + (entry.second + entry.microsecond / 1e6) / 3600
 
 
 def days_of(entry: Any, zone: tzinfo | None) -> float | None:

@@ -20,7 +20,7 @@ from regard.database.columns import (
     TimeKind,
     VectorColumn,
 )
-from regard.database.entries import TensorEntries, days_of, hashable, is_missing, plain
+from regard.database.entries import TensorEntries, days_of, hashable, hours_of, is_missing, plain
 from regard.errors import OptionError, ShapeError
 
 
@@ -135,6 +135,9 @@ def _from_sequence(name: str, entries: list[Any]) -> Column:
         return _times(name, entries, "moment" if any(issubclass(each, datetime) for each in types) else "date")
     if all(issubclass(each, timedelta) for each in types):
         return _times(name, entries, "duration")
+    if all(issubclass(each, time) for each in types) and not any(entry.tzinfo for entry in present):
+        hours = [float("nan") if is_missing(entry) else hours_of(entry) for entry in entries]
+        return TimeColumn(name, entries, torch.tensor(hours, dtype=torch.float64).unsqueeze(-1), "clock")
     if all(issubclass(each, list | tuple) for each in types) and _are_vectors(present):
         return _vectors(name, entries, len(present[0]))
     return _categories(name, entries)

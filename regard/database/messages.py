@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from regard.database.answer import Row
+from regard.database.answer import Answer, Row
 from regard.database.columns import CategoryColumn, Column, names
 from regard.database.encoding import UNKNOWN
 from regard.database.entries import plain
 from regard.database.lookup import has_entry, nearest
+from regard.database.pairs import Pairs
 from regard.database.queries import Query
 from regard.errors import MissingKey
 
@@ -42,6 +43,25 @@ def _which_part(key: Any, keys: Sequence[Column]) -> str:
             near = nearest(column, entry)
             return f"No row has {column.name} = {_quoted(entry)}" + (f"; the nearest {_plural(near)}." if near else ".")
     return "Each part is in the database, but never together. To weigh similar keys, use .attend(...)."
+
+
+def missing_query(pairs: Pairs) -> Answer:
+    """The answer to a query that says nothing, among others: it keeps its place."""
+    return Answer(
+        query=None,
+        found=False,
+        value=None,
+        std=None,
+        probabilities=None,
+        rows=[],
+        rest=0.0,
+        similarity="",
+        n_rows=0,
+        n_left_out=0,
+        message=f"The query is missing: it says nothing about {', '.join(names(pairs.keys))}.",
+        labels=pairs.labels,
+        notes=pairs.notes,
+    )
 
 
 def unknown_categories(query: Query, keys: Sequence[Column]) -> str:

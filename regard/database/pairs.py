@@ -21,6 +21,7 @@ class Pairs:
         keys, values: columns of one length.
         index: the label of each row; rows are numbered from 0 if left out.
         index_name: what the labels are called.
+        notes: what was made of the table when it was read, for every answer to say.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Pairs:
         values: tuple[Column, ...],
         index: Entries | None = None,
         index_name: str = "row",
+        notes: tuple[str, ...] = (),
     ) -> None:
         n_keys, n_values = len(keys[0]), len(values[0])
         if n_keys != n_values:
@@ -50,6 +52,7 @@ class Pairs:
                 )
         self.keys, self.values = keys, values
         self.index, self.index_name = index, index_name
+        self.notes = notes
 
     def __len__(self) -> int:
         return len(self.keys[0])

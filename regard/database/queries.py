@@ -29,6 +29,22 @@ def read_queries(query: Any, columns: Sequence[Column]) -> tuple[list[Query], bo
         >>> read_queries({"gpa": [3.4, 3.6], "major": ["physics", "law"]}, columns)
         ([(3.4, 'physics'), (3.6, 'law')], True)
     """
+    queries, many = _read(query, columns)
+    if not many and says_nothing(queries[0]):
+        raise OptionError(
+            f"A query must say something about at least one key column ({', '.join(names(columns))}): got nothing. "
+            f"Use .average() to average over every row."
+        )
+    return queries, many
+
+
+def says_nothing(query: Any) -> bool:
+    """Whether a query leaves out every column, or has a missing entry in it: among many, it is not answered."""
+    entries = query if isinstance(query, tuple) else (query,)
+    return all(entry is UNKNOWN or is_missing(plain(entry)) for entry in entries)
+
+
+def _read(query: Any, columns: Sequence[Column]) -> tuple[list[Query], bool]:
     frame = _columns_of_frame(query)
     if frame is not None:
         return _from_frame(frame, columns), True
@@ -89,14 +105,20 @@ def _from_mapping(query: Mapping[Any, Any], columns: Sequence[Column]) -> tuple[
 
 def _from_rows(query: Any, columns: Sequence[Column]) -> tuple[list[Query], bool]:
     rows = _rows_of(query) if _is_sequence(query) else [query]
-    if isinstance(query, tuple) or not rows or not (isinstance(rows[0], Mapping) or _is_sequence(rows[0])):
+    present = [row for row in rows if not is_missing(row)]
+    if (
+        isinstance(query, tuple)
+        or not present
+        or not all(isinstance(row, Mapping) or _is_sequence(row) for row in present)
+    ):
         # A bare row: one entry for each column.
         return ([_checked(tuple(rows), columns)], False) if rows else ([], True)
     queries: list[Query] = []
     for row in rows:
-        queries += (
-            _from_mapping(row, columns)[0] if isinstance(row, Mapping) else [_checked(tuple(_rows_of(row)), columns)]
-        )
+        if isinstance(row, Mapping):
+            queries += _from_mapping(row, columns)[0]
+        else:
+            queries.append((UNKNOWN,) * len(columns) if is_missing(row) else _checked(tuple(_rows_of(row)), columns))
     return queries, True
 
 
@@ -106,13 +128,7 @@ def _checked(entries: Query, columns: Sequence[Column]) -> Query:
             f"A query must have one entry for each key column ({', '.join(names(columns))}): got {len(entries)} "
             f"({', '.join(map(repr, entries))}). Pass a tuple of {len(columns)}, or a dict of what you know."
         )
-    known = tuple(UNKNOWN if entry is not UNKNOWN and is_missing(plain(entry)) else entry for entry in entries)
-    if all(entry is UNKNOWN for entry in known):
-        raise OptionError(
-            f"A query must say something about at least one key column ({', '.join(names(columns))}): got nothing. "
-            f"Use .average() to average over every row."
-        )
-    return known
+    return tuple(UNKNOWN if entry is not UNKNOWN and is_missing(plain(entry)) else entry for entry in entries)
 
 
 def _is_sequence(query: Any) -> bool:
@@ -124,7 +140,7 @@ def _is_sequence(query: Any) -> bool:
 def _is_many(query: Any, column: Column) -> bool:
     if isinstance(column, VectorColumn):
         rows = _rows_of(query) if _is_sequence(query) else []
-        return bool(rows) and _is_sequence(rows[0])
+        return any(map(_is_sequence, rows))
     if isinstance(column, CategoryColumn) and isinstance(query, tuple):
         return False  # a tuple can be a key
     return _is_sequence(query)

@@ -8,21 +8,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from regard.database.columns import Column
-from regard.database.delimited import read_csv
 from regard.database.entries import Entries
+from regard.database.files import needs_pyarrow, read_file
 from regard.database.inference import column_from
 from regard.database.pairs import Pairs
-from regard.database.spelling import check_names, did_you_mean
-from regard.errors import MissingDependency, ShapeError, TableError
-
-CSV = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
-PARQUET = {".parquet", ".pq"}
-ARROW = {".arrow", ".feather", ".ipc"}
-
+from regard.database.spelling import check_names
+from regard.errors import ShapeError, TableError
 
 Name = str | int
 """What a column is called. A number stands for the text that it is written as."""
@@ -41,10 +35,16 @@ def read_table(source: Any, key: Names, value: Names, index: Name | None = None)
     """
     keys, values = listed(key, "key"), listed(value, "value")
     named = [] if index is None else [str(index)]
-    columns, labels, label_name = _columns_of(source, list(dict.fromkeys([*keys, *values, *named])))
+    wanted = list(dict.fromkeys([*keys, *values, *named]))
+    said: dict[str, list[str]] = {}
+    if isinstance(source, str | Path):
+        source, said = read_file(Path(source), wanted)
+    columns, labels, label_name = _columns_of(source, wanted)
     for name in named:
         labels, label_name = columns[name].entries, name
-    return Pairs(tuple(columns[name] for name in keys), tuple(columns[name] for name in values), labels, label_name)
+    notes = [note for name in dict.fromkeys(["", *keys, *values]) for note in said.get(name, [])]
+    key_columns, value_columns = (tuple(columns[name] for name in side) for side in (keys, values))
+    return Pairs(key_columns, value_columns, labels, label_name, tuple(notes))
 
 
 def listed(names: Names, role: str) -> list[str]:
@@ -74,9 +74,7 @@ def _columns_of(source: Any, wanted: list[str]) -> tuple[dict[str, Column], Entr
         return _pandas_columns(source, wanted)
     from regard.database.arrow import arrow_column
 
-    if isinstance(source, str | Path):
-        table = _read_file(Path(source), wanted)
-    elif package == "polars" and hasattr(source, "collect_schema"):
+    if package == "polars" and hasattr(source, "collect_schema"):
         check_names(wanted, source.collect_schema().names())
         needs_pyarrow("reading a polars frame")
         # By selectors: select("^a.*$") would take every column that begins with a.
@@ -117,46 +115,3 @@ def _pandas_columns(frame: Any, wanted: list[str]) -> tuple[dict[str, Column], E
             # A column of objects that Arrow has no type for.
             columns[name] = column_from(name, list(series))
     return columns, frame.index, " / ".join(levels) or "row"
-
-
-def _read_file(path: Path, wanted: list[str]) -> Any:
-    """The wanted columns of a file, as an Arrow table."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = next((suffix for suffix in reversed(suffixes) if suffix not in (".gz", ".bz2", ".zst", ".lz4")), "")
-    if kind not in {*CSV, *PARQUET, *ARROW}:
-        raise TableError(
-            f"A table's file must end in .csv, .tsv, .parquet, .feather or .arrow: got {path.name!r}. "
-            f"Convert it, or pass a frame."
-        )
-    if not path.is_file():
-        raise TableError(f"A table must be a file that exists: got {str(path)!r}.{_nearest_file(path)}")
-    arrow = needs_pyarrow(f"reading {path.name}")
-    try:
-        if kind in CSV:
-            return read_csv(path, wanted, CSV[kind], check_names)
-        if kind in PARQUET:
-            parquet = importlib.import_module("pyarrow.parquet")
-            check_names(wanted, parquet.read_schema(path).names)
-            return parquet.read_table(path, columns=wanted)
-        table = importlib.import_module("pyarrow.feather").read_table(path, memory_map=True)
-        check_names(wanted, table.column_names)
-        return table.select(wanted)
-    except (arrow.ArrowInvalid, arrow.ArrowKeyError, OSError, UnicodeDecodeError) as error:
-        raise TableError(f"{path.name} must be a {kind} table: it could not be read ({error}).") from error
-
-
-def _nearest_file(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f" There is no folder {str(path.parent)!r}."
-    return did_you_mean(path.name, [each.name for each in path.parent.iterdir()]) or " Check the path."
-
-
-def needs_pyarrow(purpose: str) -> ModuleType:
-    """The module pyarrow, or an error that says how to get it."""
-    try:
-        return importlib.import_module("pyarrow")
-    except ImportError as error:
-        raise MissingDependency(
-            f"{purpose[0].upper()}{purpose[1:]} needs pyarrow, which is not installed. "
-            f'Install it with pip install "regard[tables]", or pass keys and values in memory.'
-        ) from error

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 from typing import Any
 
+from regard.database.cells import MARKS, TEXT_MARKS
 from regard.database.columns import CategoryColumn, Column, NumberColumn, TextColumn, TimeColumn, VectorColumn, names
 from regard.errors import OptionError
+
+WRITTEN = re.compile(r"([+-]?) ?[$€£¥]? ?((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?) ?[%€]?")
 
 
 def read_text(text: str, columns: Sequence[Column]) -> tuple[Any, ...]:
@@ -31,11 +35,13 @@ def read_text(text: str, columns: Sequence[Column]) -> tuple[Any, ...]:
 
 
 def entry_from(text: str, column: Column) -> Any:
-    """A cell of text as an entry of its column; None for an empty one."""
-    if not text.strip():
+    """A cell of text as an entry of its column; None for an empty one, and for a mark such as NA."""
+    if not text.strip() or _is_mark(text.strip(), column):
         return None
     if isinstance(column, NumberColumn):
-        return _number(text, column)
+        number = _number(text, column)
+        column.encode(number)
+        return number
     if isinstance(column, TimeColumn):
         return column.mean(column.numbers.new_tensor(column.encode(text)))
     if isinstance(column, VectorColumn):
@@ -46,10 +52,20 @@ def entry_from(text: str, column: Column) -> Any:
     return text if column.code(text) >= 0 else _spelled(text, column)
 
 
+def _is_mark(text: str, column: Column) -> bool:
+    """Whether a cell says that there is nothing, as the same cell would in a file."""
+    if isinstance(column, CategoryColumn):
+        return text in TEXT_MARKS and column.code(text) < 0
+    return text in MARKS and not isinstance(column, TextColumn)
+
+
 def _number(text: str, column: Column) -> Any:
+    # As tables may write them, $1,200 and 10%; the answer's first line shows how it was understood.
+    written = WRITTEN.fullmatch(text.strip())
+    digits = written[1] + written[2].replace(",", "") if written else text
     for read in (int, float):
         try:
-            return read(text)
+            return read(digits)
         except ValueError:
             continue
     raise OptionError(f"`{column.name}` must be a {column.label}: got {text!r}. Ask with numbers.")

@@ -36,11 +36,15 @@ def test_the_records_below_a_header_say_which_delimiter_it_has(tmp_path: Path) -
     assert Database.from_table(path, key="name", value="gpa, last, of all")["Bob"] == 4
 
 
-def test_words_for_nothing_are_text_among_text(tmp_path: Path) -> None:
-    path = written(tmp_path, "code,name\nNA,Namibia\nUS,null\nNaN,Null Island\n,nowhere\nXX,\n")
+def test_words_for_nothing_are_text_among_codes_of_two_letters(tmp_path: Path) -> None:
+    path = written(tmp_path, "code,name\nNA,Namibia\nUS,America\nNaN,Null Island\n,nowhere\nXX,\n")
     database = Database.from_table(path, key="code", value="name")
-    assert (database["NA"], database["US"], database["NaN"]) == ("Namibia", "null", "Null Island")
-    assert database.attend("NA").n_left_out == 2
+    assert (database["NA"], database["US"], database["NaN"]) == ("Namibia", "America", "Null Island")
+    answer = database.attend("NA")
+    assert answer.n_left_out == 2
+    assert answer.notes == (
+        "code: NA or the like is taken as text, as in Namibia's code; leave cells empty to mean missing",
+    )
 
 
 def test_words_for_nothing_are_text_where_nothing_else_is_written(tmp_path: Path) -> None:

@@ -1,0 +1,313 @@
+"""What the cells of a column of text say: numbers, yes/no, dates, moments, clock times, or text.
+
+A column is what all of its cells are, or text. What is missing: an empty cell; in a column of numbers or dates every
+mark (NA, null, None, -, ? …); among text NA, N/A, NaN and null, unless they stand in quotes, or among codes of two
+capital letters, where NA may be Namibia. The notes say what is not as it was written, and what could not be read.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+TEXT_MARKS = ("NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null")
+"""What is missing among text. None is not: it may be an answer."""
+
+MARKS = frozenset((*TEXT_MARKS, "None", "none", "NONE", "Null", "na", "Nan", "NAN", "-", "--", "–", "—", "?", "."))
+"""What is missing among numbers, dates and times."""
+
+LONGEST = 40
+"""How much of a cell is quoted."""
+
+HEAD = 4096
+"""How many cells are tried first."""
+
+INTEGER_WITH_ZERO = r"^[+-]?0[0-9]+$"
+NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
+SIGNS = "$€£¥"
+WRITTEN_NUMBER = rf"^(?P<minus>[+-]?) ?(?P<before>[{SIGNS}]?) ?(?P<digits>[0-9][0-9.,]*) ?(?P<after>[%{SIGNS}]?)$"
+POINTS = r"^([0-9]{1,3}(,[0-9]{3})+|[0-9]+)([.][0-9]+)?$"  # 1,200.50
+COMMAS = r"^([0-9]{1,3}([.][0-9]{3})+|[0-9]+)(,[0-9]+)?$"  # 1.200,50
+CLOCK = r"^(?P<clock>(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.][0-9]{1,6})?)?)(?P<half>(?: ?[aApP][mM])?)$"
+TIME = r"(?P<time>(?:[ T][0-2]?[0-9]:[0-5][0-9](?::[0-5][0-9])?)?)$"
+
+
+class Cells(NamedTuple):
+    """A column as it was understood, and what has to be said about that."""
+
+    array: Any
+    notes: list[str]
+
+
+class Style(NamedTuple):
+    """How a file writes numbers."""
+
+    delimiter: str
+    point: str  # "." or ","
+
+
+def understand(name: str, cells: Any, style: Style, with_marks: Callable[[], Any]) -> Cells:
+    """A column of text as what its cells say.
+
+    Args:
+        name: what the column is called.
+        cells: a chunked array of strings, null where `TEXT_MARKS` stand without quotes.
+        style: how the file writes numbers.
+        with_marks: gives the column with those marks as text.
+    """
+    # What the first cells are not, the column is not: so a column of text is not tried as all the others in full.
+    head = _read(name, cells.slice(0, HEAD), style)
+    if head is None or head.array is not None or head.notes:
+        whole = _read(name, cells, style)
+        if whole is not None and whole.array is not None:
+            return whole
+        head = whole
+    array, marks = _text(name, cells, with_marks)
+    return Cells(array, [*(head.notes if head else []), *marks])
+
+
+def _read(name: str, cells: Any, style: Style) -> Cells | None:
+    """A column that is not text as what it is, or why it is text after all; None if nothing is written in it."""
+    arrow, compute = _arrow()
+    clean = _clean(compute.if_else(compute.equal(cells, ""), None, cells))
+    if clean is not None and not cells.null_count:
+        return Cells(clean, [])
+    trimmed = compute.utf8_trim_whitespace(cells)
+    is_mark = compute.is_in(trimmed, value_set=arrow.array(sorted(MARKS), arrow.string()))
+    present = compute.if_else(compute.or_(is_mark, compute.equal(trimmed, "")), None, trimmed)
+    if present.null_count == len(present):
+        return None
+    notes: list[str] = []
+    for reading in (_numbers, _yes_or_no, _iso_times, _clock_times, _written_numbers, _written_dates):
+        array = reading(name, present, style, notes)
+        if array is not None:
+            return Cells(array, [*notes, *_marks_note(name, cells, trimmed, is_mark)])
+    return Cells(None, notes or _mostly_numbers(name, present))
+
+
+def _clean(cells: Any) -> Any:
+    """Numbers or dates that need no second look, which are most; None if they do."""
+    arrow, compute = _arrow()
+    if cells.null_count == len(cells):
+        return None
+    array = _cast(cells, arrow.int64(), arrow.float64(), arrow.date32())
+    if array is None or (arrow.types.is_floating(array.type) and compute.any(compute.is_nan(array)).as_py()):
+        return None
+    coded = arrow.types.is_integer(array.type) and compute.any(compute.starts_with(cells, "0")).as_py()
+    return None if coded and compute.any(_with_zeros(cells.filter(compute.starts_with(cells, "0")))).as_py() else array
+
+
+def _with_zeros(cells: Any) -> Any:
+    """Which cells are digits that begin with a 0: codes, not numbers."""
+    return _arrow()[1].match_substring_regex(cells, INTEGER_WITH_ZERO)
+
+
+def _arrow() -> tuple[Any, Any]:
+    return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.compute")
+
+
+def _marks_note(name: str, cells: Any, trimmed: Any, is_mark: Any) -> list[str]:
+    _, compute = _arrow()
+    # A mark without quotes is null already, and no longer says which one it was.
+    said = compute.unique(trimmed.filter(compute.fill_null(is_mark, False))).to_pylist()
+    count = cells.null_count + (compute.sum(is_mark).as_py() or 0)
+    said = ["NA or the like"] * bool(cells.null_count) + sorted(said)
+    return [f"{name}: {_cells(count)} {' or '.join(said)}, taken as missing"] if count else []
+
+
+def _cells(count: int) -> str:
+    return "1 cell says" if count == 1 else f"{count:,} cells say"
+
+
+def _text(name: str, cells: Any, with_marks: Callable[[], Any]) -> tuple[Any, list[str]]:
+    """The column as text, with what is missing in it."""
+    _, compute = _arrow()
+    others = compute.if_else(compute.equal(cells, ""), None, cells)
+    if not cells.null_count:
+        return others, []
+    if _all(compute.match_substring_regex(others, "^[A-Z]{2}$")):
+        array = with_marks()
+        array = compute.if_else(compute.equal(array, ""), None, array)
+        return array, [
+            f"{name}: NA or the like is taken as text, as in Namibia's code; leave cells empty to mean missing"
+        ]
+    said = f'{name}: {_cells(cells.null_count)} NA or the like, taken as missing; in quotes, "NA", it is text'
+    return others, [said]
+
+
+def _all(matches: Any) -> bool:
+    """Whether all that is not missing matches."""
+    _, compute = _arrow()
+    return compute.all(matches).as_py() is not False
+
+
+def _cast(array: Any, *kinds: Any) -> Any:
+    """The array as the first kind that all of its cells are; None if there is no such kind."""
+    arrow, compute = _arrow()
+    for kind in kinds:
+        try:
+            compute.cast(array.slice(0, HEAD), kind)  # A cast that fails goes through every cell.
+            return compute.cast(array, kind)
+        except arrow.ArrowInvalid:
+            continue
+    return None
+
+
+def _first(array: Any) -> str:
+    """The first cell that is not missing, for a note."""
+    cell: str = array.drop_null()[0].as_py()
+    return repr(cell if len(cell) <= LONGEST else f"{cell[:LONGEST]}…")
+
+
+def _numbers(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+    arrow, compute = _arrow()
+    texts = present
+    if style.point == ",":
+        if compute.any(compute.match_substring(present, ".")).as_py():
+            return None
+        texts = compute.replace_substring(present, ",", ".")
+    array = _cast(texts, arrow.int64(), arrow.float64())
+    if array is None:
+        return None
+    coded = _with_zeros(present)
+    if compute.any(coded).as_py():
+        notes.append(f"{name} is text, not numbers: some begin with 0, such as {_first(present.filter(coded))}")
+        return None
+    return array
+
+
+def _yes_or_no(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+    arrow, compute = _arrow()
+    lower = compute.utf8_lower(present)
+    known = arrow.array(["true", "false", "1", "0", None], arrow.string())
+    if not _all(compute.is_in(lower, value_set=known)):
+        return None
+    return compute.if_else(compute.is_null(lower), None, compute.is_in(lower, value_set=known[::2]))
+
+
+def _iso_times(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+    arrow, _ = _arrow()
+    units = ("s", "us", "ns")
+    naive, aware = ([arrow.timestamp(unit, zone) for unit in units] for zone in (None, "UTC"))
+    return _cast(present, arrow.date32(), *naive, *aware)
+
+
+def _clock_times(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+    arrow, compute = _arrow()
+    if not _all(compute.match_substring_regex(present, CLOCK)):
+        return None
+    parts = compute.extract_regex(present, CLOCK)
+    clock, half = (compute.struct_field(parts, part) for part in ("clock", "half"))
+    clock = compute.replace_substring_regex(clock, r"^([0-9]):", r"0\1:")
+    # Arrow reads times of the first of days, but not times alone.
+    moment = _cast(compute.binary_join_element_wise("1970-01-01", clock, " "), arrow.timestamp("us"))
+    if moment is None or not compute.any(compute.not_equal(half, "")).as_py():
+        return None if moment is None else compute.cast(moment, arrow.time64("us"))
+    if compute.any(compute.equal(half, "")).as_py():
+        return None  # some with am or pm, some without
+    hour = 3_600_000_000
+    since = compute.cast(moment, arrow.int64())
+    if compute.any(compute.or_(compute.less(since, hour), compute.greater_equal(since, 13 * hour))).as_py():
+        return None
+    since = compute.if_else(compute.greater_equal(since, 12 * hour), compute.subtract(since, 12 * hour), since)
+    late = compute.match_substring(half, "p", ignore_case=True)
+    return compute.cast(compute.if_else(late, compute.add(since, 12 * hour), since), arrow.time64("us"))
+
+
+def _written_numbers(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+    """Numbers with a sign of money, a percent sign, or groups of three digits."""
+    arrow, compute = _arrow()
+    if not _all(compute.match_substring_regex(present, WRITTEN_NUMBER)):
+        return None
+    parts = compute.extract_regex(present, WRITTEN_NUMBER)
+    minus, before, digits, after = (
+        compute.struct_field(parts, part) for part in ("minus", "before", "digits", "after")
+    )
+    units = [compute.unique(each.drop_null()).to_pylist() for each in (before, after)]
+    if len(units[0]) > 1 or len(units[1]) > 1 or (units[0][0] and units[1][0]):
+        return None
+    unit = units[0][0] or units[1][0]
+    if not unit and _all(compute.match_substring_regex(digits, "^[0-9]+$")):
+        return None  # bare digits that are no numbers, such as 01234
+    points, commas = (_all(compute.match_substring_regex(digits, pattern)) for pattern in (POINTS, COMMAS))
+    if points and commas:
+        has_comma = compute.any(compute.match_substring(digits, ",")).as_py()
+        has_point = compute.any(compute.match_substring(digits, ".")).as_py()
+        # 1,200 is a thousand or one. Where the comma stands between cells, it is not within numbers too.
+        points = not has_comma or style.delimiter == "," or unit in ("$", "£")
+        commas = has_comma and style.point == ","
+        points = points and not (has_point and unit in ("€", "¥"))
+        if not points and not commas:
+            notes.append(
+                f"{name} is text, not numbers: {_first(present)} can be read in two ways. "
+                f"Write it without groups of digits"
+            )
+            return None
+    if not points and not (commas and (unit or style.point == ",")):
+        return None
+    if not points:
+        digits = compute.replace_substring(compute.replace_substring(digits, ".", ""), ",", ".")
+    else:
+        digits = compute.replace_substring(digits, ",", "")
+    negative = compute.equal(minus, "-")
+    array = _cast(
+        compute.if_else(negative, compute.binary_join_element_wise("-", digits, ""), digits),
+        arrow.int64(),
+        arrow.float64(),
+    )
+    if array is not None:
+        notes.append(f"{name}: read as numbers, {_first(present)} as {array.drop_null()[0].as_py():g}")
+    return array
+
+
+def _written_dates(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+    """Dates such as 7/4/2023, 04.07.2023 and 2023/07/04, in the one order of day and month that fits them all."""
+    _, compute = _arrow()
+    for mark in ("/", ".", "-"):
+        year_first = rf"^(?P<year>[0-9]{{4}})[{mark}](?P<first>[0-9]{{1,2}})[{mark}](?P<second>[0-9]{{1,2}}){TIME}"
+        year_last = rf"^(?P<first>[0-9]{{1,2}})[{mark}](?P<second>[0-9]{{1,2}})[{mark}](?P<year>[0-9]{{4}}){TIME}"
+        for pattern in (year_first, year_last):
+            if _all(compute.match_substring_regex(present, pattern)):
+                return _ordered_dates(name, present, compute.extract_regex(present, pattern), mark, pattern, notes)
+    return None
+
+
+def _ordered_dates(name: str, present: Any, parts: Any, mark: str, pattern: str, notes: list[str]) -> Any:
+    arrow, compute = _arrow()
+    first, second, year, time = (compute.struct_field(parts, part) for part in ("first", "second", "year", "time"))
+    beyond = [compute.any(compute.greater(compute.cast(each, arrow.int64()), 12)).as_py() for each in (first, second)]
+    if pattern.startswith("^(?P<year>"):
+        month, day = first, second
+    elif beyond[0] or (mark == "." and not beyond[1]):  # with points between them, the day is first everywhere
+        month, day = second, first
+    elif beyond[1]:
+        month, day = first, second
+    else:
+        notes.append(
+            f"{name} is text, not dates: nothing in it says whether {_first(present)} begins with the day or the "
+            f"month. Write dates as 2023-12-31"
+        )
+        return None
+    padded = [compute.utf8_lpad(each, 2, padding="0") for each in (month, day)]
+    iso = compute.binary_join_element_wise(year, *padded, "-")
+    if compute.any(compute.not_equal(time, "")).as_py():
+        clock = compute.replace_substring_regex(time, r"^[ T]([0-9]):", r" 0\1:")
+        array = _cast(compute.binary_join_element_wise(iso, clock, ""), arrow.timestamp("s"))
+    else:
+        array = _cast(iso, arrow.date32())
+    if array is not None:
+        notes.append(f"{name}: read as dates, {_first(present)} as {array.drop_null()[0].as_py()}")
+    return array
+
+
+def _mostly_numbers(name: str, present: Any) -> list[str]:
+    """Why a column is text though most of it are numbers."""
+    _, compute = _arrow()
+    count = len(present) - present.null_count
+    other = compute.invert(compute.match_substring_regex(present, NUMBER))
+    n_others = compute.sum(other).as_py() or 0
+    if not 0 < n_others <= count / 2:
+        return []
+    example = _first(present.filter(compute.fill_null(other, False)))
+    return [f"{name} is text, not numbers: {n_others:,} of {count:,} cells are none, such as {example}"]

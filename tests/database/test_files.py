@@ -1,0 +1,148 @@
+"""Claims about damaged and odd files: a table or an error that names the file, never a dead process."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard import Database
+from regard.errors import TableError
+
+arrow = pytest.importorskip("pyarrow")
+feather = pytest.importorskip("pyarrow.feather")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+TABLE = {"x": list(range(50)), "word": [f"word {row % 7}" * (row % 3) for row in range(50)]}
+
+
+def saved(path: Path, **options: Any) -> Path:
+    if path.suffix == ".parquet":
+        parquet.write_table(arrow.table(TABLE), path)
+    else:
+        feather.write_feather(arrow.table(TABLE), path, **options)
+    return path
+
+
+DAMAGED = """
+import sys
+from pathlib import Path
+from regard.database.files import read_file
+from regard.errors import TableError
+from regard.database.arrow import arrow_column
+for path in sorted(Path(sys.argv[1]).iterdir()):
+    try:
+        table, _ = read_file(path, ["x", "word"])
+        for name in ("x", "word"):
+            column = arrow_column(name, table.column(name))
+            list(column.entries)
+    except TableError as error:
+        assert path.name in str(error) or "must be a column of the table" in str(error), error
+print("done")
+"""
+
+
+def test_a_damaged_arrow_file_never_kills_the_process(tmp_path: Path) -> None:
+    kinds = [
+        saved(tmp_path / "good.feather", compression=compression).read_bytes()
+        for compression in ("uncompressed", "lz4", "zstd")
+    ]
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    dice = random.Random(0)
+    for number in range(240):
+        damaged = bytearray(kinds[number % 3])
+        for _ in range(dice.choice((1, 3, 20))):
+            damaged[dice.randrange(len(damaged))] = dice.randrange(256)
+        (folder / f"{number}.arrow").write_bytes(damaged[: dice.choice((len(damaged), dice.randrange(len(damaged))))])
+    run = subprocess.run([sys.executable, "-c", DAMAGED, str(folder)], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr[-2000:]
+
+
+def test_offsets_beyond_their_buffer_are_an_error(tmp_path: Path) -> None:
+    path = saved(tmp_path / "table.feather", compression="uncompressed")
+    whole = path.read_bytes()
+    offsets = arrow.table(TABLE).column("word").chunk(0).buffers()[1].to_pybytes()[:204]
+    assert whole.count(offsets) == 1
+    path.write_bytes(whole.replace(offsets, offsets[:-4] + b"\xff\xff\xff\x7f"))
+    with pytest.raises(TableError, match="table.feather must be a .feather table: it could not be read"):
+        Database.from_table(path, key="x", value="word")
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_small_arrow_file_does_not_take_gigabytes_without_a_word(tmp_path: Path, compression: str) -> None:
+    path = tmp_path / "table.feather"
+    feather.write_feather(
+        arrow.table({"a": arrow.nulls(6 << 20, arrow.int64()).fill_null(0)}), path, compression, chunksize=8 << 20
+    )
+    assert path.stat().st_size < 400_000
+    with pytest.raises(TableError, match=r"table.feather must hold no more than 32 MiB, .*: it holds 48 MiB. Read it"):
+        Database.from_table(path, key="a", value="a")
+
+
+def test_a_small_parquet_file_does_not_take_gigabytes_without_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    parquet.write_table(arrow.table({"a": arrow.nulls(6 << 20, arrow.int64()).fill_null(1)}), path)
+    assert path.stat().st_size < 400_000
+    with pytest.raises(TableError, match=r"table.parquet must hold no more than 32 MiB, .*: it holds 48 MiB. Read it"):
+        Database.from_table(path, key="a", value="a")
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_an_ordinary_arrow_file_is_read_whatever_its_compression(tmp_path: Path, compression: str) -> None:
+    path = saved(tmp_path / "table.feather", compression=compression)
+    assert Database.from_table(path, key="x", value="word")[8] == "word 1word 1"
+
+
+def test_what_is_done_to_a_file_later_is_not_done_to_the_database(tmp_path: Path) -> None:
+    path = saved(tmp_path / "table.feather", compression="uncompressed")
+    database = Database.from_table(path, key="x", value="word")
+    with path.open("r+b") as file:
+        file.truncate(10)
+    assert database[8] == "word 1word 1"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".csv.xz", ".csv.zst", ".parquet", ".feather", ".arrow"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0", bytes(range(256)) * 40, b"\xff\xfe\0", b"PAR1PAR1", b"ARROW1\0\0ARROW1"]
+)
+def test_bytes_that_are_no_table_are_an_error_that_names_the_file(tmp_path: Path, suffix: str, content: bytes) -> None:
+    path = tmp_path / f"table{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(TableError, match=f"table{suffix}|must be a column of the table"):
+        Database.from_table(path, key="a", value="b")
+
+
+def test_rows_of_different_lengths_name_the_row(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,2\n3\n")
+    with pytest.raises(TableError, match=r"table.csv must be a .csv table: .* Row #3: Expected 2 columns, got 1: 3"):
+        Database.from_table(path, key="a", value="b")
+
+
+def test_a_line_of_megabytes_is_read_or_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n" + "x" * (5 << 20) + ",1\n")
+    assert Database.from_table(path, key="a", value="b")["x" * (5 << 20)] == 1
+    path.write_text("x" * (5 << 20))
+    with pytest.raises(TableError, match="table.csv"):
+        Database.from_table(path, key="a", value="b")
+
+
+def test_a_path_that_no_file_can_have_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="A table must be a file that exists"):
+        Database.from_table(tmp_path / f"{'a' * 5000}.csv", key="a", value="b")
+
+
+def test_only_names_that_are_alike_are_suggested(tmp_path: Path) -> None:
+    (tmp_path / "economics.csv").write_text("a\n1\n")
+    with pytest.raises(TableError, match=r"nofile.csv'\. Check the path\.$"):
+        Database.from_table(tmp_path / "nofile.csv", key="a", value="a")
+    with pytest.raises(TableError, match=r"Did you mean 'economics.csv'\?$"):
+        Database.from_table(tmp_path / "economic.csv", key="a", value="a")
+    with pytest.raises(TableError, match=r"Did you mean 'economics.csv'\?$"):
+        Database.from_table(tmp_path / "economics.parquet", key="a", value="a")
