@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,10 @@ from rich.markup import escape
 
 from regard.cli.console import log, out, print_json, write
 from regard.cli.named import RULES, SCORES, named_rule, named_score
-from regard.cli.standard_input import standard_input
+from regard.cli.options import in_options
+from regard.cli.standard_input import Line, standard_input
+from regard.errors import RegardError
+from regard.printable import on_one_line
 
 if TYPE_CHECKING:
     from regard.database import Database
@@ -77,18 +81,26 @@ def ask(
     similarity, rule = named_score(score), named_rule(weights)
     with log.status(escape(f"reading {table.name}")):
         from regard.database import Answers, Database
+        from regard.database.queries import says_nothing
 
         database = Database.from_table(table, key=key, value=value, index=index)
-    lines = [line for each in asked for line in (standard_input(database.key_names) if each == "-" else [each])]
-    parsed = [database.parse(line) for line in lines]
+    lines = [
+        line for each in asked for line in (standard_input(database.key_names) if each == "-" else [Line(0, each)])
+    ]
+    parsed = [_at(line, database.parse, line.text) for line in lines]
     if exact:
-        _look_up(database, parsed, table if as_json else None)
+        found = [
+            [] if says_nothing(query) else _at(line, database.lookup_all, query)
+            for line, query in zip(lines, parsed, strict=True)
+        ]
+        _print_found(database, parsed, found, table if as_json else None)
         return
     with log.status("asking"):
         if average:
             answers = Answers([database.average(top=top or 10)])
         else:
             answers = database.attend(parsed, score=similarity, weights=rule, top=top or 10)
+    answers = Answers([replace(answer, message=in_options(answer.message)) for answer in answers])
     if as_json:
         print_json(
             {"table": str(table), "key": key, "value": value, "answers": [answer.as_dict() for answer in answers]}
@@ -100,22 +112,36 @@ def ask(
         out.print(answers)
 
 
-def _look_up(database: Database, queries: Sequence[Any], json_of: Path | None) -> None:
-    """Print the value of each key, and how many other pairs have the same key; as JSON with the table's name in it."""
+def _at(line: Line, read: Callable[[Any], Any], query: Any) -> Any:
+    """What is read of a query; a mistake in it says which line it is on."""
+    try:
+        return read(query)
+    except RegardError as error:
+        raise type(error)(f"{line.place}{error}") from error
+
+
+def _print_found(
+    database: Database, queries: Sequence[Any], found: Sequence[Sequence[Any]], json_of: Path | None
+) -> None:
+    """Print the value of each key, and how many other pairs have the same key; as JSON with the table's name in it.
+
+    A query that says nothing has no values: its line stays empty.
+    """
     from regard.database.answer import jsonable
 
-    found = [(query, database.lookup_all(query)) for query in queries]
     if json_of:
         answers = [
-            {"query": jsonable(query), "value": jsonable(values[0]), "values": jsonable(values)}
-            for query, values in found
+            {"query": jsonable(query), "value": jsonable(next(iter(values), None)), "values": jsonable(values)}
+            for query, values in zip(queries, found, strict=True)
         ]
         question = {"table": str(json_of), "key": database.key_names, "value": database.value_names}
-        print_json({**question, "answers": answers})
+        print_json({**question, "notes": list(database.notes), "answers": answers})
         return
-    for _, values in found:
-        cells = values[0].values() if len(database.value_names) > 1 else [values[0]]
-        # As it is, for the next program: rich would turn the tab into spaces.
-        write("\t".join("" if cell is None else str(cell) for cell in cells) + "\n")
+    for values in found:
+        first = next(iter(values), None)
+        cells = first.values() if isinstance(first, dict) and len(database.value_names) > 1 else [first]
+        write("\t".join("" if cell is None else on_one_line(str(cell)) for cell in cells) + "\n")
         if len(values) > 1:
             log.print(f"{len(values):,} pairs have that key: this is the first.", style="dim")
+    for note in database.notes:
+        log.print(note, style="dim", markup=False, soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 
 CELL = 28
@@ -61,21 +61,31 @@ def cut(text: str, width: int) -> str:
     return kept + "…"
 
 
-def fitted(lines: Sequence[Sequence[str]], width: int, bar: int) -> tuple[list[list[str]], int]:
-    """The cells of a table, a header first, cut until its lines fit; and how long its bars may be, 0 for none.
+def fitted(
+    lines: Sequence[Sequence[str]], width: int, bar: int, whole: Collection[int] = ()
+) -> tuple[list[list[list[str]]], int]:
+    """The cells of a table, a header first, until its lines fit; and how long its bars may be, 0 for none.
+
+    A cell is a list of one text, which may be cut; or, in the columns that are to stay `whole`, the lines it takes.
 
     The widest column of text gives way first, then the bars are dropped, then text gives way again. Where even that is
     too wide, the lines stay too wide.
     """
     columns = list(zip(*lines, strict=True))
     digits = [max(map(_width_of_digits, column[1:]), default=0) for column in columns]
-    whole = [max(map(cell_width, column)) for column in columns]
-    widths = [max(min(size, max(CELL, width // 3)), least) for size, least in zip(whole, digits, strict=True)]
+    sizes = [max(map(cell_width, column)) for column in columns]
+    widths = [max(min(size, max(CELL, width // 3)), least) for size, least in zip(sizes, digits, strict=True)]
     with_bars = _shrunk(widths, digits, SHORT, width - bar - 2) if bar else None
     if with_bars is None:
         bar = 0
     widths = with_bars or _shrunk(widths, digits, SHORTEST, width) or _least(widths, digits)
-    return [[cut(cell, size) for cell, size in zip(line, widths, strict=True)] for line in lines], bar
+    return [
+        [
+            wrapped(cell, size, indent=0) if place in whole else [cut(cell, size)]
+            for place, (cell, size) in enumerate(zip(line, widths, strict=True))
+        ]
+        for line in lines
+    ], bar
 
 
 def _shrunk(widths: Sequence[int], digits: Sequence[int], least: int, room: int) -> list[int] | None:
@@ -97,14 +107,15 @@ def _width_of_digits(cell: str) -> int:
     return cell_width(cell) if NUMBER.fullmatch(cell) else 0
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrapped(text: str, width: int, indent: int = 2) -> list[str]:
     """A text in lines of at most so many columns; all but the first are indented."""
     lines: list[str] = []
     line = ""
-    for word in _pieces(text, width - 2):
+    for word in _pieces(text, width - indent):
         longer = f"{line} {word}" if line.strip() else line + word
-        if cell_width(longer) > width:
-            lines, longer = [*lines, line], f"  {word}"
+        if cell_width(longer) > width and line.strip():
+            lines.append(line)
+            longer = " " * indent + word
         line = longer
     return [*lines, line]
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from regard.database.layout import cell_width, fitted, padded, wrapped
 from regard.drawing import bar
+from regard.printable import on_one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -22,13 +24,21 @@ if TYPE_CHECKING:
 WIDTH = 80
 BAR = 16
 
+GROUPED = 10_000
+"""From here on numbers are written in groups of three digits, and with them all that stand beside them."""
+
+SPREAD = "± is the standard deviation of the rows' values, by weight"
+
 ANY = object()
 """Stands for a part that a query leaves out."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A headline, a table whose lines may end in a bar, and notes below it."""
+    """A headline, a table whose lines may end in a bar, and notes below it.
+
+    Its texts come from tables and queries: what would steer a terminal is taken out here, for every way to draw it.
+    """
 
     headline: str
     header: list[str]
@@ -37,28 +47,62 @@ class Report:
     notes: list[str] = field(default_factory=list)
     numeric: list[bool] = field(default_factory=list)
     warning: str = ""
+    whole: list[int] = field(default_factory=list)  # columns that are wrapped, never cut
+
+    def __post_init__(self) -> None:
+        for name in ("headline", "warning"):
+            object.__setattr__(self, name, on_one_line(getattr(self, name)))
+        for name in ("header", "notes"):
+            object.__setattr__(self, name, [on_one_line(text) for text in getattr(self, name)])
+        object.__setattr__(self, "lines", [[on_one_line(cell) for cell in line] for line in self.lines])
 
 
 def answer_report(answer: Answer) -> Report:
     """An answer: the value, the rows that say so with a bar for each weight, and how they were weighed."""
     labels = answer.labels
     header = [labels.index, *labels.keys, *labels.values, "weight"]
+    rows = [] if _none_stands_out(answer) else answer.rows
     columns = [
-        apart([row.index for row in answer.rows]),
-        *_texts([row.key for row in answer.rows], labels.keys),
-        *_texts([row.value for row in answer.rows], labels.values),
-        [percent(row.weight) for row in answer.rows],
+        [label(row.index) for row in rows],
+        *_texts([row.key for row in rows], labels.keys),
+        *_texts([row.value for row in rows], labels.values),
+        [percent(row.weight) for row in rows],
     ]
     lines = [list(line) for line in zip(*columns, strict=True)]
     numeric = [all(_looks_numeric(cell) for cell in column) for column in columns]
-    heaviest = max((abs(row.weight) for row in answer.rows), default=0.0) or 1.0
-    notes = [f"the other rows weigh {percent(answer.rest)}"] if answer.found and abs(answer.rest) > 5e-4 else []
+    heaviest = max((abs(row.weight) for row in rows), default=0.0) or 1.0
+    bars = [row.weight / heaviest for row in rows]
+    headline = _headline(answer)
+    return Report(headline, header, lines, bars, _notes(answer, headline), numeric, answer.message)
+
+
+def _none_stands_out(answer: Answer) -> bool:
+    """Whether the rows that are listed are like all the others: ten times "<0.01%" says nothing."""
+    shares = {percent(row.weight) for row in answer.rows}
+    return len(shares) == 1 and abs(answer.rows[0].weight) < 1e-3 and len(answer.rows) < answer.n_rows
+
+
+def _notes(answer: Answer, headline: str) -> list[str]:
+    """What has to be said below an answer."""
+    if says_nothing(answer):
+        return list(answer.notes)
+    notes = []
+    if _none_stands_out(answer):
+        notes.append(f"no row stands out: each weighs {percent(answer.rows[0].weight)} or less")
+    elif answer.found and abs(answer.rest) > 5e-4:
+        notes.append(f"the other rows weigh {percent(answer.rest)}")
+    if " ± " in headline:
+        notes.append(SPREAD)
     counted = f"{answer.n_rows:,} row" + ("s" if answer.n_rows != 1 else "")
     if answer.n_left_out:
         counted += f", {answer.n_left_out:,} left out (missing key or value)"
-    notes.append(f"{counted} · {answer.similarity}")
-    bars = [row.weight / heaviest for row in answer.rows]
-    return Report(_headline(answer), header, lines, bars, notes, numeric, answer.message)
+    if answer.found:
+        counted += f" · {_about(answer.effective_rows)} in effect"
+    return [*notes, f"{counted} · {answer.similarity}", *answer.notes]
+
+
+def _about(count: float) -> str:
+    return f"{count:,.0f}" if count >= 100 or abs(count - round(count)) < 0.005 else f"{count:.2g}"
 
 
 def answers_report(answers: Answers) -> Report:
@@ -68,34 +112,40 @@ def answers_report(answers: Answers) -> Report:
     first = answers[0].labels
     header = [*first.keys, "→", "heaviest row", "weight"]
     best = [answer.rows[0] if answer.rows and answer.found else None for answer in answers]
+    results = [_result(answer) for answer in answers]
     columns = [
         *_texts([answer.query for answer in answers], first.keys),
-        [_result(answer) for answer in answers],
-        [f"{first.index} {shown(row.index)}" if row else "" for row in best],
+        results,
+        [f"{first.index} {label(row.index)}" if row else "" for row in best],
         [percent(row.weight) if row else "" for row in best],
     ]
     lines = [list(line) for line in zip(*columns, strict=True)]
     bars = [row.weight if row else 0.0 for row in best]
-    notes = list(
-        dict.fromkeys(
-            [answer.similarity for answer in answers] + [answer.message for answer in answers if answer.message]
-        )
-    )
-    return Report(f"{len(answers):,} answers: {', '.join(first.values)}", header, lines, bars, notes)
+    said = [
+        *(answer.similarity for answer in answers),
+        *(answer.message for answer in answers),
+        *([SPREAD] if any(" ± " in result for result in results) else []),
+        *answers[0].notes,
+    ]
+    notes = [note for note in dict.fromkeys(said) if note]
+    whole = [len(first.keys)]  # The answers themselves are never cut.
+    return Report(f"{len(answers):,} answers: {', '.join(first.values)}", header, lines, bars, notes, whole=whole)
 
 
-def pairs_report(title: str, labels: Labels, pairs: Sequence[tuple[Any, Any, Any]], n_more: int) -> Report:
+def pairs_report(
+    title: str, labels: Labels, pairs: Sequence[tuple[Any, Any, Any]], n_more: int, notes: Sequence[str] = ()
+) -> Report:
     """The first pairs of a database: `(index, key, value)` each."""
     header = [labels.index, *labels.keys, *labels.values]
     columns = [
-        apart([index for index, _, _ in pairs]),
+        [label(index) for index, _, _ in pairs],
         *_texts([key for _, key, _ in pairs], labels.keys),
         *_texts([value for _, _, value in pairs], labels.values),
     ]
     lines = [list(line) for line in zip(*columns, strict=True)]
     numeric = [all(_looks_numeric(cell) for cell in column) for column in columns]
-    notes = [f"… and {n_more:,} more"] if n_more else []
-    return Report(title, header, lines, notes=notes, numeric=numeric)
+    more = [f"… and {n_more:,} more"] if n_more else []
+    return Report(title, header, lines, notes=[*more, *notes], numeric=numeric)
 
 
 def as_text(report: Report, width: int = WIDTH) -> str:
@@ -110,12 +160,14 @@ def _table(report: Report, width: int) -> Iterator[tuple[str, str]]:
     """The lines of the table, the header first, each with its bar."""
     if not report.lines:
         return
-    cells, length = fitted([report.header, *report.lines], width, BAR if report.bars else 0)
-    widths = [max(map(cell_width, column)) for column in zip(*cells, strict=True)]
+    cells, length = fitted([report.header, *report.lines], width, BAR if report.bars else 0, report.whole)
+    widths = [max(cell_width(part) for cell in column for part in cell) for column in zip(*cells, strict=True)]
     numeric = report.numeric or [False] * len(widths)
     for place, line in enumerate(cells):
-        parts = [padded(cell, size, right=right) for cell, size, right in zip(line, widths, numeric, strict=True)]
-        yield "  ".join(parts), f"  {bar(report.bars[place - 1], length)}" if length and place else ""
+        for depth, parts in enumerate(zip_longest(*line, fillvalue="")):
+            texts = [padded(part, size, right=right) for part, size, right in zip(parts, widths, numeric, strict=True)]
+            drawn = length and place and not depth
+            yield "  ".join(texts), f"  {bar(report.bars[place - 1], length)}" if drawn else ""
 
 
 def as_rich(report: Report) -> RenderableType:
@@ -175,8 +227,23 @@ def percent(weight: float) -> str:
     return f"{weight:.1%}" if abs(weight) >= 5e-3 or weight == 0 else f"{weight:.2%}"
 
 
-def shown(entry: Any) -> str:
+def label(entry: Any) -> str:
+    """What a row is called: its number in bare digits, however many it has.
+
+    Example:
+        >>> label(2442), label(10314), label("Ann")
+        ('2442', '10314', 'Ann')
+    """
+    return str(entry) if isinstance(entry, int) and not isinstance(entry, bool) else shown(entry)
+
+
+def shown(entry: Any, *, grouped: bool = False, longest: int = 4) -> str:
     """An entry for people to read.
+
+    Args:
+        entry: anything.
+        grouped: whether 1234 is 1,234, because larger numbers stand beside it. A year alone is 2019.
+        longest: how many numbers of a vector are shown.
 
     Example:
         >>> shown(71234.56), shown(2019), shown(12500), shown("law")
@@ -185,13 +252,14 @@ def shown(entry: Any) -> str:
     if isinstance(entry, bool) or entry is None:
         return {True: "yes", False: "no", None: "–"}[entry]
     if isinstance(entry, int):
-        return f"{entry:,}" if abs(entry) >= 10_000 else str(entry)
+        return f"{entry:,}" if grouped or abs(entry) >= GROUPED else str(entry)
     if isinstance(entry, float):
-        if entry.is_integer() and abs(entry) < 1e4:
-            return f"{entry:.1f}"
+        comma = "," if grouped or abs(entry) >= GROUPED else ""
+        if entry.is_integer() and abs(entry) < GROUPED:
+            return f"{entry:{comma}.1f}"
         if 1e5 <= abs(entry) < 1e15:
             return f"{entry:,.0f}"
-        return f"{entry:,.6g}" if abs(entry) >= 1e4 else f"{entry:.5g}"
+        return f"{entry:{comma}.{6 if abs(entry) >= GROUPED else 5}g}"
     if isinstance(entry, datetime):
         return entry.isoformat(sep=" ", timespec="seconds")
     if isinstance(entry, timedelta):
@@ -200,19 +268,20 @@ def shown(entry: Any) -> str:
     if isinstance(entry, Tensor):
         entry = entry.tolist()
     if isinstance(entry, list | tuple):
-        body = ", ".join(map(shown, entry[:4])) + (", …" if len(entry) > 4 else "")
+        body = ", ".join(map(shown, entry[:longest])) + (", …" if len(entry) > longest else "")
         return f"({body})"
     return " ".join(str(entry).split())
 
 
 def apart(entries: Sequence[Any]) -> list[str]:
-    """Entries for people to read, with enough digits that different ones look different.
+    """Entries for people to read, with enough digits that different ones look different, all grouped or none.
 
     Example:
-        >>> apart([1e6 + 0.001, 1e6 + 0.002]), apart([1.0, 2.5])
-        (['1,000,000.001', '1,000,000.002'], ['1.0', '2.5'])
+        >>> apart([1e6 + 0.001, 1e6 + 0.002]), apart([1.0, 2.5]), apart([2442, 10314])
+        (['1,000,000.001', '1,000,000.002'], ['1.0', '2.5'], ['2,442', '10,314'])
     """
-    texts = [shown(entry) for entry in entries]
+    grouped = any(_is_number(entry) and abs(entry) >= GROUPED for entry in entries)
+    texts = [shown(entry, grouped=grouped) for entry in entries]
     if all(isinstance(entry, float) for entry in entries):
         for digits in range(6, 18):
             if len(set(texts)) >= len(set(entries)):
@@ -223,7 +292,18 @@ def apart(entries: Sequence[Any]) -> list[str]:
     return texts
 
 
+def says_nothing(answer: Answer) -> bool:
+    """Whether an answer stands for a query that was missing."""
+    return answer.query is None and not answer.found and not answer.similarity
+
+
+def _is_number(entry: Any) -> bool:
+    return isinstance(entry, int | float) and not isinstance(entry, bool) and math.isfinite(entry)
+
+
 def _headline(answer: Answer) -> str:
+    if says_nothing(answer):
+        return f"{', '.join(answer.labels.keys)} {_result(answer)}"
     if answer.query is None:
         return f"every row → {_result(answer)}"
     names = answer.labels.keys
@@ -232,22 +312,26 @@ def _headline(answer: Answer) -> str:
     columns = _texts([answer.query, *(row.key for row in answer.rows)], names)
     texts = {name: column[0] for name, column in zip(names, columns, strict=True)}
     query = ", ".join(f"{name} = {texts[name]}" for name in known)
-    return f"{query} → {_result(answer)}"
+    return f"{query} → {_result(answer, longest=None)}"
 
 
-def _result(answer: Answer) -> str:
+def _result(answer: Answer, longest: int | None = 4) -> str:
+    """What an answer says, in a line; `longest`: how many numbers of a vector, all of them if None."""
     if not answer.found:
-        return "no similar rows"
+        return "missing" if says_nothing(answer) else "no similar rows"
     names = answer.labels.values
+    if len(answer.rows) == 1 and not answer.rest:
+        # One row says nothing about how far rows are apart.
+        answer = replace(answer, std=None)
     if len(names) == 1:
-        return _one_result(answer.value, answer.std, answer.probabilities)
+        return _one_result(answer.value, answer.std, answer.probabilities, longest)
     std, probabilities = answer.std or {}, answer.probabilities or {}
     return "; ".join(
-        f"{name} {_one_result(answer.value[name], std.get(name), probabilities.get(name))}" for name in names
+        f"{name} {_one_result(answer.value[name], std.get(name), probabilities.get(name), longest)}" for name in names
     )
 
 
-def _one_result(value: Any, std: Any, probabilities: Any) -> str:
+def _one_result(value: Any, std: Any, probabilities: Any, longest: int | None) -> str:
     if probabilities:
         likely = [f"{shown(category)} {percent(share)}" for category, share in list(probabilities.items())[:3]]
         return ", ".join(likely) + (f", … ({len(probabilities)} in all)" if len(probabilities) > 3 else "")
@@ -255,20 +339,28 @@ def _one_result(value: Any, std: Any, probabilities: Any) -> str:
         # Digits that the spread drowns are left out.
         decimals = max(0, 1 - math.floor(math.log10(std)))
         return f"{value:,.{decimals}f} ± {std:,.{decimals}f}"
-    return shown(value) + (f" ± {shown(std)}" if std is not None else "")
+    count = len(value) if longest is None and isinstance(value, list | tuple | Tensor) else longest or 4
+    return shown(value, longest=count) + (f" ± {shown(std, longest=count)}" if std is not None else "")
 
 
 def _texts(entries: Sequence[Any], names: Sequence[str]) -> list[list[str]]:
     """Entries, each with a part for each of several columns, as columns of text; a query may leave parts out."""
     if len(names) == 1:
-        return [apart(entries)]
-    rows = [entry if isinstance(entry, dict) else dict(zip(names, entry, strict=True)) for entry in entries]
+        return [_texts_of(entries)]
+    rows = [
+        entry
+        if isinstance(entry, dict)
+        else dict.fromkeys(names)
+        if entry is None
+        else dict(zip(names, entry, strict=True))
+        for entry in entries
+    ]
     return [_texts_of([row.get(name, ANY) for row in rows]) for name in names]
 
 
 def _texts_of(entries: Sequence[Any]) -> list[str]:
-    known = iter(apart([entry for entry in entries if entry is not ANY]))
-    return ["any" if entry is ANY else next(known) for entry in entries]
+    known = iter(apart([entry for entry in entries if entry is not ANY and entry is not None]))
+    return ["any" if entry is ANY else shown(None) if entry is None else next(known) for entry in entries]
 
 
 def _looks_numeric(cell: str) -> bool:

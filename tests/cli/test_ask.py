@@ -202,8 +202,58 @@ def test_dates_are_written_as_dates(grades: str) -> None:
 
 
 def test_queries_come_from_standard_input(grades: str) -> None:
-    found = answers(grades, "-k", "gpa", "-v", "salary", "-", text="3.5\n\n3.0\n")
+    found = answers(grades, "-k", "gpa", "-v", "salary", "-", text="3.5\n3.0\n")
     assert [answer["query"] for answer in found] == [3.5, 3.0]
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "NA", "-", "nan"])
+def test_a_line_without_a_query_keeps_its_place(grades: str, blank: str) -> None:
+    text = f"3.5\n{blank}\n3.0\n{blank}\n"
+    found = answers(grades, "-k", "gpa", "-v", "salary", "-", text=text)
+    assert [answer["query"] for answer in found] == [3.5, None, 3.0, None]
+    assert found[1]["message"] == "The query is missing: it says nothing about gpa."
+    lines = ask(grades, "-k", "gpa", "-v", "salary", "-", text=text).stdout.splitlines()
+    assert "missing" in lines[3]
+    assert lines[0] == "4 answers: salary"
+    assert ask(grades, "-k", "gpa", "-v", "salary", "--exact", "-", text=text).stdout == "70000\n\n61000\n\n"
+
+
+@pytest.mark.parametrize("text", ["3.5,physics\n\n3.0,law\n", "\nmajor,gpa\nphysics,3.5\n\nlaw,3.0\n"])
+def test_a_blank_line_between_records_keeps_its_place(grades: str, text: str) -> None:
+    found = answers(grades, "-k", "gpa", "-k", "major", "-v", "salary", "-", text=text)
+    assert [answer["query"] for answer in found] == [
+        {"gpa": 3.5, "major": "physics"},
+        None,
+        {"gpa": 3.0, "major": "law"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "options"),
+    [
+        ("3.5\n\nabc\n", 3, []),
+        ("gpa\n3.5\ninf\n", 3, []),
+        ('"3.5\n"\n3.0\nabc\n', 4, []),
+        ("3.5\n9.9\n", 2, ["--exact"]),
+        ("3.5\n1,2\n", 2, []),
+    ],
+)
+def test_a_mistake_in_a_query_names_its_line(grades: str, text: str, line: int, options: list[str]) -> None:
+    result = ask(grades, "-k", "gpa", "-v", "salary", "-", *options, text=text)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"error: Line {line} of standard input: ")
+
+
+def test_a_quote_on_standard_input_that_is_not_closed_swallows_no_query(grades: str) -> None:
+    result = ask(grades, "-k", "name", "-v", "salary", "-", text='John Doe\n"Jane Roe\nAnn Poe\n')
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "line 2 has none" in result.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_standard_input_may_be_utf_16_with_a_mark(grades: str, encoding: str) -> None:
+    text = ("\ufeff" if encoding[-2:] in ("le", "be") else "") + "John Doe\n"
+    assert ask(grades, "-k", "name", "-v", "major", "--exact", "-", text=text.encode(encoding)).stdout == "psychology\n"
 
 
 def test_rows_of_csv_come_from_standard_input(grades: str) -> None:
@@ -253,7 +303,7 @@ def test_a_line_break_within_quotes_on_standard_input_is_part_of_the_query(tmp_p
         (["-k", "gpa", "-v", "salary", "abc"], "`gpa` must be a number: got 'abc'. Ask with numbers."),
         (["-k", "gpa", "-v", "salary", "--exact", "3.55"], "got 3.55. The nearest keys are 3.5, 3.6, 3.4."),
         (["-k", "gpa", "-k", "major", "-v", "salary", "3.5"], "with commas between them (gpa,major): got '3.5'."),
-        (["-k", "gpa", "-v", "salary", "3.5", "--weights", "proportional"], "Use Softmax()"),
+        (["-k", "gpa", "-v", "salary", "3.5", "--weights", "proportional"], "Use --weights softmax,"),
     ],
 )
 def test_a_mistake_is_one_line_on_stderr_and_status_1(grades: str, arguments: list[str], text: str) -> None:

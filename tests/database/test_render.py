@@ -13,6 +13,7 @@ from rich.console import Console
 from regard import Database, Gaussian
 from regard.database.layout import cell_width, cut, wrapped
 from regard.database.render import bar, percent, shown
+from regard.printable import printable
 
 
 @pytest.fixture
@@ -33,8 +34,9 @@ def test_an_answer_reads_top_to_bottom(salaries: Database) -> None:
         "  2  3.5  70,000   45.2%  ████████████████",
         "  1  3.4  69,000   27.4%  █████████▊",
         "  3  3.6  72,000   27.4%  █████████▊",
-        "5 rows, 1 left out (missing key or value) · gpa: Gaussian(bandwidth=0.1) ·",
-        "  Softmax()",
+        "± is the standard deviation of the rows' values, by weight",
+        "5 rows, 1 left out (missing key or value) · 2.8 in effect · gpa:",
+        "  Gaussian(bandwidth=0.1) · Softmax()",
     ]
 
 
@@ -230,3 +232,75 @@ def test_rows_that_differ_look_different() -> None:
         assert cell in text
     moments = [datetime(2020, 1, 1, microsecond=each) for each in (1, 2)]
     assert "2020-01-01 00:00:00.000002" in repr(Database(moments, [1.0, 2.0]))
+
+
+def test_an_answer_is_never_cut_off() -> None:
+    long = "a long answer that goes on and on, " * 5 + "to its very end"
+    database = Database({"question": ["a", "b"]}, {"reply": [long, "short"]})
+    for text in (repr(database.attend("a")), repr(database.attend(["a", "b"])), drawn(database.attend(["a", "b"]))):
+        assert max(map(len, text.splitlines())) <= 80
+        assert long in " ".join(text.replace("row 0", "").replace("100.0%", "").replace("█", "").split())
+
+
+def test_a_vector_that_is_the_answer_is_shown_whole() -> None:
+    answer = Database(["x"], torch.arange(8.0).unsqueeze(0)).attend("x")
+    assert "0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0" in " ".join(repr(answer).split())
+
+
+def test_one_row_has_no_spread_and_a_spread_is_explained(salaries: Database) -> None:
+    alone = repr(Database(["a", "b"], [1.0, 2.0]).attend("a"))
+    assert alone.startswith("key = a → 1.0\n")
+    assert "±" not in alone
+    assert "±" not in repr(Database(["a", "b"], [1.0, 2.0]).attend(["a", "b"]))
+    for answer in (salaries.attend(3.5), salaries.attend([3.5, 3.6])):
+        assert "± is the standard deviation of the rows' values, by weight" in repr(answer)
+
+
+def test_rows_that_are_all_alike_are_counted_not_listed() -> None:
+    text = repr(Database(list(range(20_000)), [0.0, 1.0] * 10_000).average())
+    assert "no row stands out: each weighs 0.01% or less" in text
+    assert "20,000 rows · 20,000 in effect" in text
+    assert "row  key" not in text
+
+
+def test_the_effective_number_of_rows_is_said() -> None:
+    assert "4 rows · 3 in effect" in repr(Database(["a", "a", "b", "a"], [1.0, 2.0, 3.0, 4.0]).attend("a"))
+    assert Database(["a", "a", "b"], [1.0, 2.0, 3.0]).attend("a").effective_rows == pytest.approx(2.0)
+
+
+def test_numbers_of_rows_and_of_one_column_are_written_alike() -> None:
+    keys = torch.zeros(12_000)
+    keys[[2442, 10_314]] = 1.0
+    values = torch.zeros(12_000)
+    values[2442], values[10_314] = 2442, 10_314
+    lines = repr(Database(keys, values).attend(1.0, score=Gaussian(0.1))).splitlines()
+    assert [line.split()[0] for line in lines[2:4]] == ["2442", "10314"]
+    assert [line.split()[2] for line in lines[2:4]] == ["2,442.0", "10,314"]
+
+
+@pytest.mark.parametrize("query", [[3.5, None], [None, 3.5], [float("nan"), 3.5]])
+def test_a_missing_query_is_missing_in_its_place(salaries: Database, query: list[float | None]) -> None:
+    answers = salaries.attend(query)
+    assert sorted(answer.found for answer in answers) == [False, True]
+    (missing,) = [answer for answer in answers if not answer.found]
+    assert missing.message == "The query is missing: it says nothing about gpa."
+    assert repr(missing).splitlines()[0] == "gpa missing"
+    assert "missing" in repr(answers).splitlines()[2 + list(answers).index(missing)]
+    assert missing.as_dict()["query"] is None
+
+
+def test_a_missing_query_among_rows_and_vectors_keeps_its_place() -> None:
+    rows = Database({"x": [1.0, 2.0], "word": ["a", "b"]}, [1.0, 2.0])
+    for many in ([(1.0, "a"), (None, None)], [(1.0, "a"), None], [{"x": 1.0}, {}], {"x": [1.0, None]}):
+        assert [answer.found for answer in rows.attend(many)] == [True, False]
+        assert "missing" in repr(rows.attend(many))
+    vectors = Database(torch.eye(2), [1.0, 2.0])
+    assert [answer.found for answer in vectors.attend([None, [1.0, 0.0]])] == [False, True]
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "\x9b31m", "\x1b]0;t\x07", "\u202e", "a\nb", "\r"], ids=ascii)
+def test_no_entry_steers_the_terminal(text: str) -> None:
+    database = Database({f"k{text}": [text, "b"]}, {f"v{text}": [text, "c"]}, index=[text, "d"])
+    for looked_at in (database, database.attend(text), database.attend([text, "b"]), database.attend("none")):
+        assert printable(repr(looked_at)) == repr(looked_at)
+        assert printable(drawn(looked_at)) == drawn(looked_at)
