@@ -20,8 +20,8 @@ CHUNK = 1 << 22
 USUAL = 100
 """How many times its size a file may grow to. Tables of text shrink to a tenth or a thirtieth."""
 
-SMALL = 1 << 25
-"""What any file may grow to, in bytes."""
+SMALL_TEXT, SMALL_NUMBERS = 1 << 24, 1 << 26
+"""What any file may grow to, in bytes of text, or of numbers in memory: a few million cells."""
 
 
 def contents(path: Path) -> Any:
@@ -47,7 +47,7 @@ def contents(path: Path) -> Any:
 
 
 def _decompressed(path: Path, arrow: Any) -> bytes:
-    most = allowed(path)
+    most = allowed(path, SMALL_TEXT)
     parts, size = [], 0
     try:
         with _opened(path, arrow) as stream:
@@ -55,7 +55,7 @@ def _decompressed(path: Path, arrow: Any) -> bytes:
                 parts.append(chunk)
                 size += len(chunk)
                 if size > most:
-                    raise too_large(path, f"more than {size >> 20:,} MiB", "Decompress it, and pass that file.")
+                    raise too_large(path, most, f"more than {size >> 20:,} MiB", "Decompress it, and pass that file.")
     except (EOFError, lzma.LZMAError, zlib.error) as error:
         raise TableError(f"{path.name} must be a whole {path.suffix} file: it could not be read ({error}).") from error
     return b"".join(parts)
@@ -84,9 +84,9 @@ def _encoding(start: bytes) -> str | None:
     return "utf-16-le" if len(start) > 3 and not any(low) and all(high) else None
 
 
-def allowed(path: Path) -> int:
-    """How many bytes a file may take in memory: what is usual for its size, and no more than there is."""
-    usual = max(SMALL, USUAL * path.stat().st_size)
+def allowed(path: Path, small: int) -> int:
+    """How many bytes a file may take in memory: what is usual for its size, or is small; no more than there is."""
+    usual = max(small, USUAL * path.stat().st_size)
     free = available_memory()
     return usual if free is None else min(usual, free)
 
@@ -102,12 +102,12 @@ def available_memory() -> int | None:
     return None
 
 
-def too_large(path: Path, grown: str, advice: str) -> TableError:
+def too_large(path: Path, most: int, grown: str, advice: str) -> TableError:
     """The error for a file that would take far more memory than its size lets one expect."""
     size = path.stat().st_size
     shown = f"{size / 2**20:,.1f} MiB" if size >= 1 << 20 else f"{size / 2**10:,.1f} KiB"
     return TableError(
-        f"{path.name} must hold no more than {allowed(path) >> 20:,} MiB, which is usual for a file of {shown}: it "
+        f"{path.name} must hold no more than {most >> 20:,} MiB, which is usual for a file of {shown}: it "
         f"holds {grown}. {advice}"
     )
 

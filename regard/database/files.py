@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from regard.database.contents import COMPRESSED, allowed, too_large
+from regard.database.contents import COMPRESSED, SMALL_NUMBERS, allowed, too_large
 from regard.database.delimited import check_columns, read_csv
 from regard.database.ipc import expanded_size
 from regard.database.spelling import closest
@@ -82,8 +82,9 @@ def _width(kind: Any) -> int:
 
 
 def _check_size(path: Path, size: int) -> None:
-    if size > allowed(path):
-        raise too_large(path, f"{size >> 20:,} MiB", READ_IT)
+    most = allowed(path, SMALL_NUMBERS)
+    if size > most:
+        raise too_large(path, most, f"{size >> 20:,} MiB", READ_IT)
 
 
 def _nearest_file(path: Path) -> str:

@@ -77,18 +77,18 @@ def test_offsets_beyond_their_buffer_are_an_error(tmp_path: Path) -> None:
 def test_a_small_arrow_file_does_not_take_gigabytes_without_a_word(tmp_path: Path, compression: str) -> None:
     path = tmp_path / "table.feather"
     feather.write_feather(
-        arrow.table({"a": arrow.nulls(6 << 20, arrow.int64()).fill_null(0)}), path, compression, chunksize=8 << 20
+        arrow.table({"a": arrow.nulls(9 << 20, arrow.int64()).fill_null(0)}), path, compression, chunksize=9 << 20
     )
     assert path.stat().st_size < 400_000
-    with pytest.raises(TableError, match=r"table.feather must hold no more than 32 MiB, .*: it holds 48 MiB. Read it"):
+    with pytest.raises(TableError, match=r"table.feather must hold no more than 64 MiB, .*: it holds 72 MiB. Read it"):
         Database.from_table(path, key="a", value="a")
 
 
 def test_a_small_parquet_file_does_not_take_gigabytes_without_a_word(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
-    parquet.write_table(arrow.table({"a": arrow.nulls(6 << 20, arrow.int64()).fill_null(1)}), path)
+    parquet.write_table(arrow.table({"a": arrow.nulls(9 << 20, arrow.int64()).fill_null(1)}), path)
     assert path.stat().st_size < 400_000
-    with pytest.raises(TableError, match=r"table.parquet must hold no more than 32 MiB, .*: it holds 48 MiB. Read it"):
+    with pytest.raises(TableError, match=r"table.parquet must hold no more than 64 MiB, .*: it holds 72 MiB. Read it"):
         Database.from_table(path, key="a", value="a")
 
 
