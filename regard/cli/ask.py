@@ -105,7 +105,7 @@ def ask(
         print_json(
             {"table": str(table), "key": key, "value": value, "answers": [answer.as_dict() for answer in answers]}
         )
-    elif len(answers) == 1 or top:
+    elif len(answers) == 1 or (top and answers):
         for place, answer in enumerate(answers):
             out.print(*([""] if place else []), answer, sep="\n")
     else:

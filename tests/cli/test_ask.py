@@ -256,6 +256,12 @@ def test_standard_input_may_be_utf_16_with_a_mark(grades: str, encoding: str) ->
     assert ask(grades, "-k", "name", "-v", "major", "--exact", "-", text=text.encode(encoding)).stdout == "psychology\n"
 
 
+@pytest.mark.parametrize("options", [[], ["--top", "2"]])
+def test_a_header_without_queries_has_no_answers_and_says_so(grades: str, options: list[str]) -> None:
+    result = ask(grades, "-k", "gpa", "-v", "salary", "-", *options, text="gpa\n")
+    assert (result.exit_code, result.stdout) == (0, "no queries, no answers\n")
+
+
 def test_rows_of_csv_come_from_standard_input(grades: str) -> None:
     found = answers(grades, "-k", "gpa", "-k", "major", "-v", "salary", "-", text="3.5,physics\n3.0,law\n")
     assert [answer["query"] for answer in found] == [{"gpa": 3.5, "major": "physics"}, {"gpa": 3.0, "major": "law"}]
