@@ -12,6 +12,12 @@ from torch import Tensor
 
 from regard.database.columns import CategoryColumn, Column, NumberColumn, TimeColumn, TimeKind, VectorColumn
 from regard.database.inference import column_from
+from regard.errors import TableError
+
+DAYS_OF_DATES = (-719_161.0, 2_932_895.0)
+"""The first and the last day, counted from 1970, that Python's dates know; a zone may move a moment by one."""
+
+DAYS_OF_DURATIONS = 999_999_999.0
 
 
 class ArrowEntries:
@@ -97,8 +103,20 @@ def _times(name: str, array: Any) -> Column:
         time_kind = "date" if types.is_date(kind) else "moment"
         zone = getattr(kind, "tz", None)
         micro = arrow.timestamp("us", tz=zone)
-    exact = compute.cast(array, micro, safe=False)
+    beyond = TableError(
+        f"{name!r} must hold dates of the years 1 to 9999, or durations of less than 10⁹ days: some are beyond. "
+        f"Leave them out, or pass them as numbers."
+    )
+    try:
+        # Nanoseconds lose digits, which is no mistake; larger units may not fit, which is.
+        exact = compute.cast(array, micro, safe=getattr(kind, "unit", "") != "ns")
+    except arrow.ArrowInvalid as error:
+        raise beyond from error
     days = _floats(compute.cast(exact, arrow.int64())) / 86_400e6
+    limits = (-DAYS_OF_DURATIONS, DAYS_OF_DURATIONS) if time_kind == "duration" else DAYS_OF_DATES
+    known = days[days.isfinite()]
+    if len(known) and not limits[0] <= float(known.min()) <= float(known.max()) <= limits[1]:
+        raise beyond
     # Python's moments end at microseconds.
     entries = ArrowEntries(array if time_kind == "date" else exact)
     return TimeColumn(name, entries, days.unsqueeze(-1), time_kind, None if zone is None else _zone(zone))

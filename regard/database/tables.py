@@ -37,9 +37,15 @@ def read_table(source: Any, key: Names, value: Names, index: Name | None = None)
     named = [] if index is None else [str(index)]
     wanted = list(dict.fromkeys([*keys, *values, *named]))
     said: dict[str, list[str]] = {}
-    if isinstance(source, str | Path):
-        source, said = read_file(Path(source), wanted)
-    columns, labels, label_name = _columns_of(source, wanted)
+    path = Path(source) if isinstance(source, str | Path) else None
+    if path is not None:
+        source, said = read_file(path, wanted)
+    try:
+        columns, labels, label_name = _columns_of(source, wanted)
+    except TableError as error:
+        if path is None:
+            raise
+        raise TableError(f"{path.name}: {error}") from error
     for name in named:
         labels, label_name = columns[name].entries, name
     notes = [note for name in dict.fromkeys(["", *keys, *values]) for note in said.get(name, [])]

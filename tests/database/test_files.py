@@ -146,3 +146,13 @@ def test_only_names_that_are_alike_are_suggested(tmp_path: Path) -> None:
         Database.from_table(tmp_path / "economic.csv", key="a", value="a")
     with pytest.raises(TableError, match=r"Did you mean 'economics.csv'\?$"):
         Database.from_table(tmp_path / "economics.parquet", key="a", value="a")
+
+
+@pytest.mark.parametrize("kind", [arrow.date32(), arrow.timestamp("s"), arrow.duration("s")], ids=str)
+def test_a_time_beyond_python_s_is_an_error_that_names_the_file(tmp_path: Path, kind: Any) -> None:
+    path = tmp_path / "table.feather"
+    days = arrow.array([1, 2_000_000_000], arrow.int32()) if kind == arrow.date32() else arrow.array([1, 10**17])
+    table = arrow.table({"a": [1, 2], "d": days.cast(kind)})
+    feather.write_feather(table, path)
+    with pytest.raises(TableError, match=f"{path.name}"):
+        list(Database.from_table(path, key="a", value="d"))
