@@ -48,6 +48,11 @@ class AttentionProblem:
         return self._project(self.queries, self.keys)
 
     @kept
+    def settled_form(self) -> Form:
+        """The form for tiles in plain torch: its biases have been searched for −inf, once for all of them."""
+        return self.form.settled(self.compute_dtype)
+
+    @kept
     def grid(self) -> Grid:
         """The size of the problem: all batch axes broadcast."""
         form, heads = self.form, self.weights.batch_shape
@@ -139,7 +144,7 @@ class AttentionProblem:
         return {}
 
     def scores(self, rows: Span | None = None, columns: Span | None = None) -> Tensor:
-        """The scores of a tile, `(..., rows, columns)`, −inf where the mask does not allow the pair."""
+        """The scores of a tile, `(..., rows, columns)`, −inf where mask, bias or function do not allow the pair."""
         grid = self.grid
         if rows is None and columns is None and is_tracing():
             # Ranges would fix sizes that may be symbols.
@@ -147,22 +152,20 @@ class AttentionProblem:
                 torch.arange(grid.n_queries, device=grid.device),
                 torch.arange(grid.n_keys, device=grid.device),
             )
-            scores = self.form.to(self.compute_dtype).scores()
-        else:
-            rows = grid.rows if rows is None else rows
-            columns = grid.columns if columns is None else columns
-            scores = self._raw_scores(rows, columns)
-        if self.mask is None:
-            return scores
-        return torch.where(allowed_tile(self.mask, rows, columns, self.grid), scores, -torch.inf)
+            return self.form.to(self.compute_dtype).scores(self._allowed(rows, columns))
+        return self._tile_scores(grid.rows if rows is None else rows, grid.columns if columns is None else columns)
 
-    def _raw_scores(self, rows: Span, columns: Span) -> Tensor:
+    def _allowed(self, rows: Span, columns: Span) -> Tensor | None:
+        return None if self.mask is None else allowed_tile(self.mask, rows, columns, self.grid)
+
+    def _tile_scores(self, rows: Span, columns: Span) -> Tensor:
+        allowed = self._allowed(rows, columns)
         if not self.may_leak:
-            return self.form.narrow(rows, columns).to(self.compute_dtype).scores()
+            return self.settled_form.narrow(rows, columns).to(self.compute_dtype).scores(allowed)
         sane, broken_queries, broken_keys = self.sane
-        scores = sane.narrow(rows, columns).to(self.compute_dtype).scores()
+        scores = sane.narrow(rows, columns).to(self.compute_dtype).scores(allowed)
         with torch.no_grad():
-            true_scores = self.form.narrow(rows, columns).to(self.compute_dtype).scores()
+            true_scores = self.settled_form.narrow(rows, columns).to(self.compute_dtype).scores(allowed)
         broken = take(broken_queries, -2, rows) | take(broken_keys, -2, columns).mT
         return _Substitute.apply(scores, true_scores, broken.expand(scores.shape))  # type: ignore[no-any-return, no-untyped-call]
 
@@ -173,7 +176,7 @@ class AttentionProblem:
         broken_keys = broken_vectors(self.keys.detach())
         queries = torch.where(broken_queries, 0, self.queries)
         keys = torch.where(broken_keys, 0, self.keys)
-        return self._project(queries, keys), broken_queries, broken_keys
+        return self._project(queries, keys).settled(self.compute_dtype), broken_queries, broken_keys
 
     def _project(self, queries: Tensor, keys: Tensor) -> Form:
         device = queries.device.type

@@ -55,15 +55,16 @@ class Tile:
     @property
     def form(self) -> Form:
         """The pairwise form of this tile, in its own dtype."""
-        return self.problem.form.narrow(self.rows, self.columns)
+        return self.problem.settled_form.narrow(self.rows, self.columns)
 
     def scores(self, form: Form | None = None) -> Tensor:
         """The scores, `(*batch_shape, rows, columns)`, −inf where not allowed; of another form, if given."""
         problem = self.problem
-        scores = (self.form if form is None else form).to(problem.compute_dtype).scores()
+        allowed = None
         if self.cover is Cover.SOME:
             assert problem.mask is not None
-            scores = torch.where(problem.mask.tile(self.rows, self.columns, problem.grid), scores, -torch.inf)
+            allowed = problem.mask.tile(self.rows, self.columns, problem.grid)
+        scores = (self.form if form is None else form).to(problem.compute_dtype).scores(allowed)
         return scores.expand(*problem.grid.batch_shape, len(self.rows), len(self.columns))
 
     @property

@@ -18,7 +18,7 @@ from regard.tensors import stretches
 class Bias(ScoreTerm):
     """One number added to each pair's score: `score + Bias(tensor)`.
 
-    An entry of −inf means "not allowed".
+    An entry of −inf means "not allowed", whatever is done to the score afterwards: it is a mask.
 
     Args:
         bias: `(..., n_queries or 1, n_keys or 1)`, broadcast from the right as PyTorch's `attn_mask`; an

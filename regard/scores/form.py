@@ -39,6 +39,17 @@ class Step(Parts):
         """The scores after this step: `(..., n_queries, n_keys)` to the same."""
         raise NotImplementedError  # pragma: no cover
 
+    def excluded(self) -> Tensor | None:
+        """Which pairs this step says are not allowed: boolean, broadcast to the scores; None where it says so of none.
+
+        It is asked before the scores are known, and what it says holds whatever follows.
+        """
+        return None
+
+    def settled(self, dtype: torch.dtype) -> Self:
+        """This step, told whether it excludes any pair in that dtype, so that tiles need not look."""
+        return self
+
 
 @dataclass(frozen=True)
 class Form(Parts):
@@ -70,12 +81,45 @@ class Form(Parts):
         """Whether a step puts queries at positions that differ by batch row."""
         return any(not each.is_floating_point() and each.ndim > 2 for step in self.steps for each in step.tensors())
 
-    def scores(self) -> Tensor:
-        """a(q, k) for every pair of the form, `(..., n_queries, n_keys)`."""
-        scores = self.pairs()
+    def scores(self, allowed: Tensor | None = None) -> Tensor:
+        """a(q, k) for every pair of the form, `(..., n_queries, n_keys)`; −inf for those that are not allowed.
+
+        A pair is not allowed where `allowed` says so, where an entry of a bias is −inf, or where a user's function
+        returns −inf: whatever other steps and terms make of it.
+
+        Args:
+            allowed: Boolean, broadcast to the scores; all if left out.
+        """
+        scores, excluded = self._scored(_either(self.excluded(), None if allowed is None else ~allowed))
+        return scores if excluded is None else torch.where(excluded, -torch.inf, scores)
+
+    def excluded(self) -> Tensor | None:
+        """Which pairs steps say are not allowed, as far as that is known before scores are; None where none can be."""
+        found = None
         for step in self.steps:
+            found = _either(found, step.excluded())
+        return found
+
+    def settled(self, dtype: torch.dtype) -> Self:
+        """This form, its steps told whether they exclude any pair in that dtype, so that tiles need not look."""
+        return self._with_steps(step.settled(dtype) for step in self.steps)
+
+    def _scored(self, excluded: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The scores, any number where a pair is not allowed, and which those are: the ones that were known, and more.
+
+        Where a gradient may follow, no step sees what it was that a pair is not allowed for: its gradient is 0, and
+        0 · ∞ or 0 · NaN would be NaN.
+        """
+        scores, excluded = self._scored_pairs(excluded)
+        for step in self.steps:
+            if excluded is not None and torch.is_grad_enabled():
+                scores = torch.where(excluded, 0, scores)
             scores = step(scores)
-        return scores
+        return scores, excluded
+
+    def _scored_pairs(self, excluded: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """`_scored` before the steps."""
+        return self.pairs(), excluded
 
     def then(self, step: Step) -> Self:
         """This form with one more step at the end."""
@@ -219,6 +263,13 @@ class CustomForm(Form):
             )
         return scores if self.result_dtype is None else scores.to(self.result_dtype)
 
+    def scores(self, allowed: Tensor | None = None) -> Tensor:
+        return self.pairs() if allowed is None and not self.steps else super().scores(allowed)
+
+    def _scored_pairs(self, excluded: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        scores = self.pairs()
+        return scores, _either(excluded, scores == -torch.inf)
+
     @property
     def batch_shape(self) -> tuple[int, ...]:
         return broadcast_shapes(self.left.shape[:-2], self.right.shape[:-2], *self._step_batches())
@@ -240,10 +291,25 @@ class SumForm(Form):
         return any(term.captures for term in self.terms)
 
     def pairs(self) -> Tensor:
-        total = self.terms[0].scores()
+        return self._scored_pairs(None)[0]
+
+    def _scored_pairs(self, excluded: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        # Every term is told what all terms exclude: −inf and anything add up to −inf.
+        total, excluded = self.terms[0]._scored(excluded)
         for term in self.terms[1:]:
-            total = total + term.scores()
-        return total
+            more, excluded = term._scored(excluded)
+            total = total + more
+        return total, excluded
+
+    def excluded(self) -> Tensor | None:
+        found = super().excluded()
+        for term in self.terms:
+            found = _either(found, term.excluded())
+        return found
+
+    def settled(self, dtype: torch.dtype) -> Self:
+        terms = tuple(term.settled(dtype) for term in self.terms)
+        return dataclasses.replace(super().settled(dtype), terms=terms)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -263,6 +329,13 @@ class SumForm(Form):
     def narrow(self, rows: Span, columns: Span) -> Self:
         terms = tuple(term.narrow(rows, columns) for term in self.terms)
         return dataclasses.replace(super().narrow(rows, columns), terms=terms)
+
+
+def _either(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """Where one or the other is true; None for nowhere."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
 
 
 def _check_scale(scale: object, owner: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from regard.scores.form import Step
 from regard.scores.parts import per_key, per_pair, per_query, shared
 from regard.tensors import broadcast_shapes
+from regard.tracing import is_capturing, is_hidden
 
 
 @dataclass(frozen=True)
@@ -40,18 +42,24 @@ class Cap(Step):
     cap: float = 1.0
 
     def __call__(self, scores: Tensor) -> Tensor:
-        # tanh would turn "not allowed" (−inf) into an ordinary −cap.
-        return torch.where(scores == -torch.inf, scores, self.cap * torch.tanh(scores / self.cap))
+        return self.cap * torch.tanh(scores / self.cap)
 
 
 @dataclass(frozen=True)
 class AddPairs(Step):
-    """a + b, with one b for each pair."""
+    """a + b, with one b for each pair; −inf for a pair that is not allowed."""
 
     bias: Tensor = per_pair()  # (..., n_queries or 1, n_keys or 1)
+    excludes: bool = True  # whether −inf may be in it
 
     def __call__(self, scores: Tensor) -> Tensor:
         return scores + self.bias
+
+    def excluded(self) -> Tensor | None:
+        return self.bias == -torch.inf if self.excludes else None
+
+    def settled(self, dtype: torch.dtype) -> Self:
+        return replace(self, excludes=_may_exclude(self.bias, dtype)) if self.excludes else self
 
 
 @dataclass(frozen=True)
@@ -74,15 +82,26 @@ class AddRelative(Step):
     query_positions: Tensor = per_query()  # (..., n_queries, 1) integers
     key_positions: Tensor = per_key()  # (n_keys, 1) integers
     table: Tensor = shared()  # (..., 1, 2 · reach + 1)
+    excludes: bool = True  # whether −inf may be in it: a distance that is not allowed
 
     def __call__(self, scores: Tensor) -> Tensor:
-        reach = self.table.shape[-1] // 2
+        return scores + self._looked_up(self.table)
+
+    def excluded(self) -> Tensor | None:
+        return self._looked_up(self.table.detach() == -torch.inf) if self.excludes else None
+
+    def settled(self, dtype: torch.dtype) -> Self:
+        return replace(self, excludes=_may_exclude(self.table, dtype)) if self.excludes else self
+
+    def _looked_up(self, table: Tensor) -> Tensor:
+        """What a table says of each pair."""
+        reach = table.shape[-1] // 2
         index = (self.key_positions.mT - self.query_positions).clamp(-reach, reach) + reach
-        batch_shape = broadcast_shapes(index.shape[:-2], self.table.shape[:-2])
+        batch_shape = broadcast_shapes(index.shape[:-2], table.shape[:-2])
         index = index.expand(*batch_shape, *index.shape[-2:])
-        table = self.table.expand(*batch_shape, *self.table.shape[-2:])
+        table = table.expand(*batch_shape, *table.shape[-2:])
         # Gather from one row of the table: flatten the pairs of a tile into that row's last axis.
-        return scores + table.gather(-1, index.flatten(-2).unsqueeze(-2)).reshape(index.shape)
+        return table.gather(-1, index.flatten(-2).unsqueeze(-2)).reshape(index.shape)
 
 
 @dataclass(frozen=True)
@@ -105,7 +124,9 @@ class Parabola(Step):
     radius: Tensor = shared()  # (..., 1, 1)
 
     def __call__(self, scores: Tensor) -> Tensor:
-        return (1 - scores / self.radius.square()).clamp(min=0)
+        square = self.radius.square()
+        beyond = scores >= square.detach()  # where no gradient is: of a distance that overflowed it would be NaN
+        return torch.where(beyond, 0, 1 - torch.where(beyond, 0, scores) / square)
 
 
 @dataclass(frozen=True)
@@ -116,6 +137,15 @@ class Tent(Step):
 
     def __call__(self, scores: Tensor) -> Tensor:
         # √a has no slope at 0; the gradient at q = k is 0 by definition, so the root never sees a zero.
-        apart = ~(scores <= 0)  # NaN among them, so that it shows
+        beyond = scores >= self.radius.detach().square()
+        apart = ~(beyond | (scores <= 0))  # NaN among them, so that it shows
         distance = torch.where(apart, scores, 1).sqrt() * apart
-        return (1 - distance / self.radius).clamp(min=0)
+        return torch.where(beyond, 0, 1 - distance / self.radius)
+
+
+def _may_exclude(bias: Tensor, dtype: torch.dtype) -> bool:
+    """Whether −inf is among the numbers of a bias in that dtype, where one can look."""
+    if is_hidden(bias) or is_capturing(bias.device):
+        return True
+    # One pass without a temporary. NaN hides what else there is.
+    return bias.numel() > 0 and not bool(bias.detach().amin().to(dtype) > -torch.inf)

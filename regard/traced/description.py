@@ -77,6 +77,8 @@ def _described(value: object, said: Description) -> str | None:
         return f'"tensor {len(said.tensors) - 1}"'
     if isinstance(value, str):
         return f'"{value}"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, int):
         return f"{value}"
     if isinstance(value, float):

@@ -81,8 +81,13 @@ class Weights(nn.Module):
             scores: `(..., n_queries, n_keys)`; −inf means "not allowed".
             allowed: Boolean, broadcast to the scores; all if left out.
         """
-        factor = self.factor
-        return self.define(masked(scores, allowed) * (per_head(factor) if isinstance(factor, Tensor) else factor))
+        scores, factor = masked(scores, allowed), self.factor
+        if isinstance(factor, Tensor) or factor != 1.0:
+            # What is not allowed stays so, and sends no gradient: 0 · −inf would be NaN.
+            blocked = scores == -torch.inf
+            scaled = torch.where(blocked, 0, scores) * (per_head(factor) if isinstance(factor, Tensor) else factor)
+            scores = torch.where(blocked, -torch.inf, scaled)
+        return self.define(scores)
 
     def define(self, scores: Tensor) -> Tensor:
         """The definition: α of scores `(..., n_queries, n_keys)`, times `factor`, that are −inf where not allowed."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any, Literal, TypeAlias
@@ -187,7 +188,7 @@ def translate(problem: AttentionProblem) -> Program:
         function = FUNCTIONS[form.function]
         channel = Channel(function, weight.squeeze(-2), form.scale, learned=form.weight is not None)
     right, values = _plain(form.right), _plain(problem.values)
-    instructions = tuple(_instruction(step) for step in form.steps)
+    instructions = _instructions(form.steps)
     return Program(problem, left, right, scale, channel, values, instructions, inner, choose)
 
 
@@ -205,6 +206,26 @@ def _plain(tensor: Tensor) -> Tensor:
     n_rows, dim = tensor.shape[-2:]
     apart = (dim <= 1 or tensor.stride(-1) == 1) and (n_rows <= 1 or tensor.stride(-2) >= dim)
     return tensor if apart else tensor.contiguous()
+
+
+# What puts back −inf in the end where a bias had it, since the steps between may have made another number of it.
+EXCLUDING = {
+    codes.ADD_ROW: codes.EXCLUDE_ROW,
+    codes.ADD_COLUMN: codes.EXCLUDE_COLUMN,
+    codes.ADD_PAIRS: codes.EXCLUDE_PAIRS,
+    codes.RELATIVE: codes.EXCLUDE_RELATIVE,
+}
+
+
+def _instructions(steps: Sequence[Step]) -> tuple[Instruction, ...]:
+    """The steps in codes."""
+    found = [_instruction(step) for step in steps]
+    again = [
+        replace(each, code=EXCLUDING[each.code], roles=())
+        for each, step in zip(found[:-1], steps, strict=False)
+        if each.code in EXCLUDING and getattr(step, "excludes", True)
+    ]
+    return (*found, *again)
 
 
 def _instruction(step: Step) -> Instruction:

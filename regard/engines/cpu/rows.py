@@ -19,6 +19,10 @@ from regard.engines.cpu.codes import (
     CONIC,
     DISTANCE,
     ENTMAX,
+    EXCLUDE_COLUMN,
+    EXCLUDE_PAIRS,
+    EXCLUDE_RELATIVE,
+    EXCLUDE_ROW,
     GATE,
     GATE_FAR,
     INDICATOR,
@@ -43,6 +47,12 @@ NOTHING = np.float32(-np.inf)  # the score of a pair that is not allowed
 
 
 @helper
+def _plus(score, bias):  # type: ignore[no-untyped-def]
+    """Their sum, −inf where the bias is: a score that overflowed, or is NaN, does not make up for it."""
+    return NOTHING if bias == NOTHING else score + bias
+
+
+@helper
 def step_row(code, row, of_row, by_column, number, pairs, table):  # type: ignore[no-untyped-def]
     """One step on a row of scores, in place."""
     width = row.shape[0]
@@ -56,17 +66,18 @@ def step_row(code, row, of_row, by_column, number, pairs, table):  # type: ignor
         for j in range(width):
             row[j] = row[j] * sigmoid(of_row + by_column[j])
     elif code == CAP:
+        inverse = ONE / number  # not a division for each: it rounds otherwise at the end of a row than before
         for j in range(width):
-            row[j] = row[j] if row[j] == NOTHING else number * tangent(row[j] / number)
+            row[j] = number * tangent(row[j] * inverse)
     elif code == ADD_ROW:
         for j in range(width):
-            row[j] += of_row
+            row[j] = _plus(row[j], of_row)
     elif code == ADD_COLUMN:
         for j in range(width):
-            row[j] += by_column[j]
+            row[j] = _plus(row[j], by_column[j])
     elif code == ADD_PAIRS:
         for j in range(width):
-            row[j] += pairs[j]
+            row[j] = _plus(row[j], pairs[j])
     elif code == DISTANCE:
         for j in range(width):
             row[j] -= number * abs(of_row - by_column[j])
@@ -75,7 +86,7 @@ def step_row(code, row, of_row, by_column, number, pairs, table):  # type: ignor
         reach = last // 2
         for j in range(width):
             place = np.int64(by_column[j] - of_row) + reach
-            row[j] += table[min(max(place, 0), last)]
+            row[j] = _plus(row[j], table[min(max(place, 0), last)])
     elif code == INDICATOR:
         for j in range(width):
             inside = ONE if row[j] <= number else ZERO
@@ -88,6 +99,27 @@ def step_row(code, row, of_row, by_column, number, pairs, table):  # type: ignor
         for j in range(width):
             height = ONE - np.sqrt(row[j]) / number
             row[j] = ZERO if height <= ZERO else height
+    elif code == EXCLUDE_ROW:
+        if of_row == NOTHING:
+            row[:] = NOTHING
+    elif code == EXCLUDE_COLUMN:
+        for j in range(width):
+            row[j] = NOTHING if by_column[j] == NOTHING else row[j]
+    elif code == EXCLUDE_PAIRS:
+        for j in range(width):
+            row[j] = NOTHING if pairs[j] == NOTHING else row[j]
+    elif code == EXCLUDE_RELATIVE:
+        last = table.shape[0] - 1
+        reach = last // 2
+        for j in range(width):
+            place = np.int64(by_column[j] - of_row) + reach
+            row[j] = NOTHING if table[min(max(place, 0), last)] == NOTHING else row[j]
+
+
+@helper
+def _times(gradient, number):  # type: ignore[no-untyped-def]
+    """Their product, 0 where the gradient is: a pair that is not allowed sends none, whatever its score became."""
+    return ZERO if gradient == ZERO else gradient * number
 
 
 @helper
@@ -110,26 +142,27 @@ def step_row_back(  # type: ignore[no-untyped-def]
     to_of_row, to_number = ZERO, ZERO
     if code == SCALE:
         for j in range(width):
-            to_number += to_row[j] * before[j]
+            to_number += _times(to_row[j], before[j])
             to_row[j] *= number
     elif code == GATE:
         for j in range(width):
             gate = ONE / (ONE + of_row * by_column[j])
-            change = to_row[j] * before[j] * gate * (ONE - gate)
+            change = _times(to_row[j], before[j]) * gate * (ONE - gate)
             to_of_row += change
             to_by_column[j] += change
             to_row[j] *= gate
     elif code == GATE_FAR:
         for j in range(width):
             gate = sigmoid(of_row + by_column[j])
-            change = to_row[j] * before[j] * gate * (ONE - gate)
+            change = _times(to_row[j], before[j]) * gate * (ONE - gate)
             to_of_row += change
             to_by_column[j] += change
             to_row[j] *= gate
     elif code == CAP:
+        inverse = ONE / number
         for j in range(width):
-            capped = tangent(before[j] / number)
-            to_row[j] *= ONE - capped * capped
+            capped = tangent(before[j] * inverse)
+            to_row[j] = _times(to_row[j], ONE - capped * capped)
     elif code == ADD_ROW:
         for j in range(width):
             to_of_row += to_row[j]
@@ -152,13 +185,13 @@ def step_row_back(  # type: ignore[no-untyped-def]
         square = number * number
         for j in range(width):
             inside = to_row[j] if before[j] < square else ZERO
-            to_number += inside * before[j] * (ONE + ONE) / (square * number)
+            to_number += _times(inside, before[j]) * (ONE + ONE) / (square * number)
             to_row[j] = -inside / square
     elif code == TENT:
         for j in range(width):
             distance = np.sqrt(before[j])
             inside = to_row[j] if distance < number else ZERO
-            to_number += inside * distance / (number * number)
+            to_number += _times(inside, distance) / (number * number)
             to_row[j] = -inside * HALF / (distance * number) if distance > ZERO else ZERO
     return to_of_row, to_number
 
