@@ -23,6 +23,7 @@ from regard.positions import Grid
 from regard.scores import Score
 from regard.scores.base import scaled_by
 from regard.scores.form import Form
+from regard.scores.unscored import without_scores
 from regard.tensors import Span, broadcast_shapes, broken_vectors, is_finite, positions_of, take, without_autocast
 from regard.tracing import is_capturing, is_tracing, kept
 from regard.weights import Weights
@@ -191,6 +192,8 @@ class AttentionProblem:
                     f"`form` of {type(self.score).__name__} must return a Form: got {type(form).__name__}. "
                     f"Return DotForm(left, right) or another of regard.scores.form, or wrap a function in Custom."
                 )
+            if not self.weights.scored:
+                return without_scores(form)
             return scaled_by(form, self.weights.factor)
 
 

@@ -14,7 +14,7 @@ In a tile, a score of −inf means "not allowed". A statistic is a tensor `(...,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +69,9 @@ class Weights(nn.Module):
     """
 
     kind: Kind = "linear"
+
+    # False for a rule that asks which pairs are allowed and not how similar they are: no score is computed for it.
+    scored: ClassVar[bool] = True
 
     # What the one backward formula, dS = slope · (dP − dO·u), subtracts: nothing (u = 0), the output itself, or the
     # values averaged by slope.

@@ -11,6 +11,9 @@ from regard.weights.onepass import OnePass
 class Uniform(OnePass):
     """α = 1/m over the m allowed keys, whatever their scores: average pooling.
 
+    Scores are not computed, so that none can overflow: a mask says who is allowed, a bias by an entry of −inf, and a
+    function of your own by returning −inf.
+
     Example:
         >>> import torch
         >>> from regard import Uniform
@@ -20,6 +23,7 @@ class Uniform(OnePass):
 
     kind = "uniform"
     normalized = True
+    scored = False
 
     def numerators(self, scores: Tensor, peak: Tensor | None) -> Tensor:
         return (scores != -torch.inf).to(scores.dtype)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import regard
-from regard import Custom, attend, weigh
+from regard import Additive, Bias, Custom, Dot, Gaussian, SoftCap, Uniform, attend, weigh
 from regard.engines import Tiled
 from regard.weights import entmax, one_hot, proportional, softmax, sparsemax, top_k
 
@@ -199,3 +199,29 @@ def test_a_score_that_is_not_finite_gives_no_weight_to_a_key_that_is_not_allowed
     weights = rule(torch.tensor([[bad, 1.0, 2.0, 0.5]]), torch.tensor([[True, True, True, False]]))
     assert weights[0, 0].isnan()
     assert weights[0, 3] == 0
+
+
+UNSCORED = {"reference": "reference", "tiled": Tiled(tile_elements=64, kernels=False), "kernels": Tiled(kernels=True)}
+
+
+@pytest.mark.parametrize("engine", UNSCORED)
+@pytest.mark.parametrize("score", [Dot(), Dot() + Gaussian(1.0), Additive(2, 2, 3), SoftCap(-1e30 * Dot(), 3.0)])
+def test_uniform_counts_every_allowed_key_though_its_score_overflows(score, engine):
+    queries = torch.tensor([[1e30, 1e30], [1.0, 1.0]], requires_grad=True)
+    keys = torch.tensor([[-1e30, -1e30], [1.0, 1.0], [1e30, 1e30]], requires_grad=True)
+    values = torch.tensor([[3.0], [6.0], [12.0]], requires_grad=True)
+    output = attend(queries, keys, values, score=score, weights=Uniform(), engine=UNSCORED[engine])
+    torch.testing.assert_close(output, torch.full((2, 1), 7.0))
+    found = torch.autograd.grad(output.sum(), (queries, keys, values, *score.parameters()))
+    assert all(torch.equal(each, torch.zeros_like(each)) for each in (*found[:2], *found[3:]))
+    torch.testing.assert_close(found[2], torch.full((3, 1), 2 / 3))
+    biased = score + Bias(torch.tensor([[0.0, -torch.inf, 0.0]]))
+    output = attend(queries, keys, values, score=biased, weights=Uniform(), engine=UNSCORED[engine])
+    torch.testing.assert_close(output, torch.full((2, 1), 7.5))
+
+
+def test_uniform_asks_a_function_of_your_own_whom_it_excludes():
+    score = Custom(lambda q, k: torch.where(k.mT > 1, q @ k.mT, -torch.inf)) + Dot()
+    keys = torch.tensor([[1.0], [2.0], [3.0]])
+    for engine in ("reference", "tiled"):
+        assert attend(torch.ones(1, 1), keys, keys, score=score, weights=Uniform(), engine=engine).item() == 2.5
