@@ -9,7 +9,8 @@ from regard.errors import OptionError
 from regard.learned import keep_positive, shown
 from regard.positions import per_head
 from regard.scores.base import Score, same_dim
-from regard.scores.form import ChannelForm, Form
+from regard.scores.distance import rescaled
+from regard.scores.form import ChannelForm, Form, Step
 from regard.scores.steps import Indicator, Parabola, Tent
 
 
@@ -23,12 +24,22 @@ class _Compact(Score):
         super().__init__()
         keep_positive(self, "radius", radius)
 
-    def _squared_distance(self, queries: Tensor, keys: Tensor) -> Form:
+    def form(self, queries: Tensor, keys: Tensor) -> Form:
         same_dim(queries, keys, type(self).__name__)
-        return ChannelForm(queries, keys, "square")
+        radius = self.radius
+        if isinstance(radius, Tensor) and radius.ndim:
+            # One power of two for all heads, or each would have keys of its own.
+            largest = radius.detach().amax()
+            queries, keys, scaled = rescaled(queries, keys, largest)
+            radius = radius * (scaled / largest)
+        else:
+            queries, keys, radius = rescaled(queries, keys, radius)
+        # Squares are compared: a root would round points on the edge to one side or the other.
+        return ChannelForm(queries, keys, "square").then(self._step(radius, queries))
 
-    def _radius(self, like: Tensor) -> Tensor:
-        return per_head(torch.as_tensor(self.radius, dtype=like.dtype, device=like.device))
+    def _step(self, radius: float | Tensor, like: Tensor) -> Step:
+        """What turns a squared distance into a score."""
+        raise NotImplementedError  # pragma: no cover
 
     def extra_repr(self) -> str:
         return f"radius={shown(self.radius)}"
@@ -51,9 +62,8 @@ class Boxcar(_Compact):
             )
         super().__init__(radius)
 
-    def form(self, queries: Tensor, keys: Tensor) -> Form:
-        # Compare squares: a root would round points on the edge to one side or the other.
-        return self._squared_distance(queries, keys).then(Indicator(float(self.radius) ** 2))
+    def _step(self, radius: float | Tensor, like: Tensor) -> Step:
+        return Indicator(float(radius) ** 2)
 
 
 class Epanechnikov(_Compact):
@@ -66,8 +76,8 @@ class Epanechnikov(_Compact):
         tensor([[1.0000, 0.7500, 0.0000]])
     """
 
-    def form(self, queries: Tensor, keys: Tensor) -> Form:
-        return self._squared_distance(queries, keys).then(Parabola(self._radius(queries)))
+    def _step(self, radius: float | Tensor, like: Tensor) -> Step:
+        return Parabola(per_head(torch.as_tensor(radius, dtype=like.dtype, device=like.device)))
 
 
 class Triangular(_Compact):
@@ -80,5 +90,5 @@ class Triangular(_Compact):
         tensor([[1.0000, 0.5000, 0.0000]])
     """
 
-    def form(self, queries: Tensor, keys: Tensor) -> Form:
-        return self._squared_distance(queries, keys).then(Tent(self._radius(queries)))
+    def _step(self, radius: float | Tensor, like: Tensor) -> Step:
+        return Tent(per_head(torch.as_tensor(radius, dtype=like.dtype, device=like.device)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from regard.learned import keep_positive, shown
 from regard.scores.base import Score, same_dim
 from regard.scores.form import ChannelForm, ChannelFunction, DotForm, Form, SumForm
 from regard.tensors import stretches
-from regard.tracing import is_hidden
+from regard.tracing import is_capturing, is_hidden
 
 # ‖q‖² + ‖k‖², in squared bandwidths, up to which the folded form's rounding (eps times that) does no harm.
 FOLD_LIMIT = 64.0
@@ -41,6 +42,36 @@ class DistanceScore(Score):
 
     def extra_repr(self) -> str:
         return f"bandwidth={shown(self.bandwidth)}"
+
+
+def rescaled(queries: Tensor, keys: Tensor, width: float | Tensor) -> tuple[Tensor, Tensor, float | Tensor]:
+    """Queries, keys and a bandwidth, times one power of two where the bandwidth is so large or small that it matters.
+
+    A distance of some bandwidths is an ordinary number then, and its square neither overflows nor vanishes. Powers of
+    two change no digit, so that differences stay exact: divided by the bandwidth itself, points far from the origin
+    would lose some.
+
+    Args:
+        queries: `(..., n_queries, dim)`.
+        keys: `(..., n_keys, dim)`.
+        width: One number, or a tensor that broadcasts with them.
+    """
+    if queries.dtype == torch.float16:  # which has few exponents, and is computed in float32
+        return queries, keys, width
+    most = math.frexp(torch.finfo(queries.dtype).max)[1]
+    if not isinstance(width, Tensor):
+        exponent = math.frexp(width)[1]
+        if abs(exponent) <= most // 4:
+            return queries, keys, width
+        factor = math.ldexp(1.0, min(-exponent, most - 2))
+        # A bandwidth below all floats is one that no two of them are as close as: 2⁻⁶⁰ of what was scaled up so far.
+        return queries * factor, keys * factor, max(width * factor, 2.0**-60)
+    known = not is_hidden(width) and not is_capturing(width.device)
+    mantissa, exponents = torch.frexp(width.detach().float() if width.itemsize < 4 else width.detach())
+    if known and bool((exponents.abs() <= most // 4).all()):
+        return queries, keys, width
+    scale = (mantissa / width.detach()).clamp(max=math.ldexp(1.0, most - 2)).to(queries.dtype)
+    return queries * scale, keys * scale, width * scale
 
 
 def folded(queries: Tensor, keys: Tensor) -> Form | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from regard.scores.distance import DistanceScore, folded, summed
+from regard.scores.distance import DistanceScore, folded, rescaled, summed
 from regard.scores.form import Form
 
 
@@ -27,5 +27,6 @@ class Gaussian(DistanceScore):
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         self.check(queries, keys)
-        form = folded(queries / self.bandwidth, keys / self.bandwidth)
-        return summed(queries, keys, "square", self.bandwidth**-2, scale=-0.5) if form is None else form
+        queries, keys, bandwidth = rescaled(queries, keys, self.bandwidth)
+        form = folded(queries / bandwidth, keys / bandwidth)
+        return summed(queries, keys, "square", bandwidth**-2, scale=-0.5) if form is None else form

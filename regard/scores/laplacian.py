@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from regard.scores.distance import DistanceScore, summed
+from regard.scores.distance import DistanceScore, rescaled, summed
 from regard.scores.form import Form
 
 
@@ -24,4 +24,5 @@ class Laplacian(DistanceScore):
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         self.check(queries, keys)
-        return summed(queries, keys, "absolute", 1 / self.bandwidth)
+        queries, keys, bandwidth = rescaled(queries, keys, self.bandwidth)
+        return summed(queries, keys, "absolute", 1 / bandwidth)
