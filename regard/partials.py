@@ -15,18 +15,53 @@ from regard.errors import EngineRefusal, OptionError, ShapeError
 from regard.problem import AttentionProblem
 from regard.scores import Score
 from regard.scores.capture import capturing
+from regard.tracing import is_hidden
 from regard.weights import OnePass, Weights
+
+
+class Asked:
+    """The queries of a partial, and their version then: who changes them in place later asks something else."""
+
+    def __init__(self, queries: Tensor) -> None:
+        self.queries = queries.detach()
+        self.version = _version(queries)
+
+    def check(self, other: Asked) -> None:
+        """Raise unless both have the same queries: one tensor, or two with the same numbers."""
+        one, two = self.queries, other.queries
+        if is_hidden(one) or (_place(one) == _place(two) and self.version == other.version):
+            return
+        if _place(one) == _place(two) or self.version != _version(one) or other.version != _version(two):
+            raise EngineRefusal(
+                "Partials must have the same queries: those of one were changed in place since it was made. "
+                "Make every partial() before they change, or pass queries.clone()."
+            )
+        if not _same_numbers(one, two):
+            raise EngineRefusal(
+                f"Partials must have the same queries: got two tensors, {tuple(one.shape)} and {tuple(two.shape)}, "
+                f"that differ. Pass the same queries to every partial()."
+            )
+
+    def __getstate__(self) -> Tensor:
+        return self.queries.clone()  # without the storage that it may be a slice of
+
+    def __setstate__(self, queries: Tensor) -> None:
+        self.__init__(queries)  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
 class Partial:
     """What is known of the output after some of the keys.
 
+    Partials merge where their queries, scores and rules are the same. For that a partial keeps its queries, and goes
+    with them to another process.
+
     Rules of one pass (softmax, proportional, conic, raw, sigmoid, uniform) keep sums of fixed size, and the keys and
     values only where a gradient will be asked for. The others (one-hot, top-k, sparsemax, entmax) settle at the end,
     so they keep their parts.
     """
 
+    asked: Asked
     score: Score
     rule: Weights
     n_parts: int
@@ -47,6 +82,7 @@ class Partial:
                 f"Partials must have outputs of the same shape and dtype: got {self.shape} in {self.dtype} and "
                 f"{other.shape} in {other.dtype}. Make them from the same queries and like values."
             )
+        self.asked.check(other.asked)
         for name, mine, others in (("score", self.score, other.score), ("weights", self.rule, other.rule)):
             if not _same(mine, others):
                 raise EngineRefusal(
@@ -59,6 +95,7 @@ class Partial:
             sums = self.sums.merge(other.sums, self.rule)
         known = {id(each): each for each in (*self.captured, *other.captured)}
         return Partial(
+            self.asked,
             self.score,
             self.rule,
             self.n_parts + other.n_parts,
@@ -94,6 +131,25 @@ class Partial:
     def __repr__(self) -> str:
         kept = f"{len(self.parts)} parts kept" if self.parts else "sums alone"
         return f"<Partial of {self.rule}, output {self.shape}, {kept}>"
+
+
+def _version(tensor: Tensor) -> int:
+    """How often a tensor was changed in place; tensors of inference mode do not count it."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _place(tensor: Tensor) -> tuple[object, ...]:
+    """Where the numbers of a tensor are."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def _same_numbers(one: Tensor, two: Tensor) -> bool:
+    """Whether two tensors hold the same, NaN included, where they broadcast."""
+    try:
+        one, two = torch.broadcast_tensors(one, two.to(one.device))
+    except RuntimeError:
+        return False
+    return torch.equal(one, two) or bool(((one == two) | (one.isnan() & two.isnan())).all())
 
 
 def _same(module: nn.Module, other: nn.Module) -> bool:
@@ -138,6 +194,7 @@ def start_partial(problem: AttentionProblem) -> Partial:
     inputs = (*problem.inputs, *captured.values())
     needs_parts = sums is None or (torch.is_grad_enabled() and any(each.requires_grad for each in inputs))
     return Partial(
+        asked=Asked(problem.queries),
         score=problem.score,
         rule=problem.weights,
         n_parts=1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import pytest
 import torch
@@ -196,3 +197,51 @@ def test_second_derivatives_of_merged_parts_are_refused():
 def test_one_part_has_second_derivatives():
     q, k, v = drawn(grad=True)
     assert torch.autograd.gradgradcheck(lambda q: partial(q, k, v).finish(), (q,), fast_mode=True)
+
+
+@pytest.mark.parametrize("rule", ["softmax", "top-k"])
+def test_parts_of_other_queries_are_refused(rule):
+    q, k, v = drawn()
+    one, other = partial(q, k, v, weights=RULES[rule]), partial(q + 1, k, v, weights=RULES[rule])
+    with pytest.raises(EngineRefusal, match=r"same queries: got two tensors, .* that differ\. Pass the same queries"):
+        one.merge(other)
+    nearly = q.clone()
+    nearly[0, 0, 0] = torch.nan
+    with pytest.raises(EngineRefusal, match=r"same queries"):
+        one.merge(partial(nearly, k, v, weights=RULES[rule]))
+
+
+def test_parts_of_queries_that_changed_in_place_between_are_refused():
+    q, k, v = drawn()
+    one, unrelated = partial(q, k, v), partial(q.clone(), k, v)
+    q.mul_(2)
+    for other in (partial(q, k, v), unrelated):
+        with pytest.raises(EngineRefusal, match=r"changed in place since it was made\. Make every partial"):
+            one.merge(other)
+
+
+def test_parts_made_before_the_queries_change_in_place_merge():
+    q, k, v = drawn()
+    one, other = partial(q, k[:5], v[:5]), partial(q, k[5:], v[5:])
+    whole = attend(q, k, v)
+    q.mul_(2)
+    torch.testing.assert_close(one.merge(other).finish(), whole)
+
+
+def test_parts_of_equal_queries_merge_from_another_process_too():
+    q, k, v = drawn()
+    q[0, 0, 0] = torch.nan
+    first, second = partial(q[:, 2:], k[:5], v[:5]), partial(q.clone()[:, 2:], k[5:], v[5:])
+    whole = attend(q[:, 2:], k, v)
+    sent = pickle.loads(pickle.dumps(second))
+    for merging in (
+        first.merge(second),
+        first.merge(sent),
+        sent.merge(first),
+        pickle.loads(pickle.dumps(first.merge(sent))),
+    ):
+        assert torch.equal(merging.finish().isnan(), whole.isnan())
+    with torch.inference_mode():
+        queries = q + 0.0
+        merging = partial(queries, k[:5], v[:5]).merge(partial(queries, k[5:], v[5:]))
+        torch.testing.assert_close(merging.finish()[:, 2:], whole, equal_nan=True)
