@@ -70,6 +70,11 @@ def entmax(scores: Tensor, allowed: Tensor | None = None, *, alpha: float | Tens
 class Entmax(Weights):
     """Entmax with any alpha in (1, 4]: between softmax (alpha → 1) and ever sparser weights (sparsemax is alpha = 2).
 
+    Beyond alpha = 2 the derivative of a weight, α^(2 − alpha), grows without bound at the edge of the support, where a
+    score that float32 rounded decides how large it is. Weights keep five digits or more; gradients of a whole tensor,
+    in float32, are those of float64 to about 1e-6 of their norm up to alpha = 2, 1e-3 up to 3 and a tenth up to 4. Use
+    float64 where that is not enough.
+
     Args:
         alpha: A number; a tensor for one alpha per head (the last batch axis); an `nn.Parameter` of either shape to
             learn it.

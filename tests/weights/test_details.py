@@ -1,9 +1,11 @@
 """Details of rules at their edges."""
 
+import itertools
+
 import pytest
 import torch
 
-from regard import Causal, Conic, Dot, OnePass, Softmax, TopK, Weights, attend, partial, plan, weigh
+from regard import Causal, Conic, Dot, Entmax, OnePass, Softmax, TopK, Weights, attend, partial, plan, weigh
 from regard.engines import Tiled
 from regard.weights.base import Peak
 from regard.weights.topk import best_k
@@ -158,3 +160,26 @@ def test_nan_and_infinity_rank_alike_the_lowest_index_first():
     scores = torch.tensor([[1.0, torch.inf, torch.nan, 2.0, -torch.nan, torch.inf]])
     for k in (2, 3, 5, 9):
         assert best_k(scores, k)[1][0, :4].tolist() == [1, 2, 4, 5][: min(k, 4)]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "bound"), [(1.2, 2e-6), (1.5, 2e-6), (2.0, 2e-6), (2.5, 2e-3), (3.0, 2e-3), (4.0, 0.1)]
+)
+@pytest.mark.parametrize(
+    "engine", ["reference", Tiled(kernels=False), Tiled(kernels=True)], ids=["dense", "tiled", "kernels"]
+)
+def test_gradients_of_entmax_in_float32_are_as_close_to_float64_as_it_says(alpha, bound, engine):
+    for seed, scale in itertools.product(range(4), (0.3, 1.0, 3.0)):
+        generator = torch.Generator().manual_seed(seed)
+        drawn = [torch.randn(n, 16, generator=generator) for n in (32, 64, 64)]
+        drawn[0] *= scale
+        outputs, gradients = [], []
+        for dtype, how in ((torch.float32, engine), (torch.float64, "reference")):
+            tensors = [each.to(dtype).requires_grad_() for each in drawn]
+            outputs.append(attend(*tensors, weights=Entmax(alpha), engine=how))
+            gradients.append(torch.autograd.grad((outputs[-1] * torch.arange(16.0).to(dtype)).sum(), tensors))
+        torch.testing.assert_close(
+            outputs[0].double(), outputs[1], rtol=0, atol=1e-5 * float(outputs[1].detach().abs().amax())
+        )
+        for found, wanted in zip(*gradients, strict=True):
+            assert (found.double() - wanted).norm() <= bound * wanted.norm()
