@@ -15,6 +15,7 @@ from regard.engines.base import Engine
 from regard.engines.costs import Work, dense_seconds
 from regard.engines.dropout import keep_factors
 from regard.engines.products import pool
+from regard.engines.ties import twins_of, with_ties_settled
 from regard.problem import AttentionProblem
 from regard.tensors import Span, without_autocast
 from regard.tracing import is_tracing, is_transforming
@@ -31,6 +32,10 @@ def define(problem: AttentionProblem, rows: Span | None = None) -> Tensor:
 def define_weights(problem: AttentionProblem, rows: Span | None = None) -> Tensor:
     """α(q, k_i) for some queries, or all: `(*batch_shape, rows, n_keys)`, before dropout."""
     scores = problem.scores(rows)  # a(q, k), −inf where the mask does not allow the pair
+    if problem.weights.choices:
+        columns = torch.arange(scores.shape[-1], device=scores.device)
+        settings = columns, problem.weights.choices, problem.form, lambda: twins_of(problem)
+        scores = with_ties_settled(scores, *settings)
     # The rule, row by row. The meta device has no numbers for it to decide by, and weights have the shape of scores.
     alpha = scores if scores.device.type == "meta" else problem.weights.define(scores)
     return alpha.expand(*problem.grid.batch_shape, *alpha.shape[-2:])

@@ -18,11 +18,12 @@ from torch import Tensor
 from regard.engines.cpu import compile_problem
 from regard.engines.dropout import keep_factors
 from regard.engines.products import pool
+from regard.engines.ties import equal_keys, twins_of, with_ties_settled
 from regard.masks import Cover
 from regard.positions import Grid
 from regard.problem import AttentionProblem
 from regard.scores.form import Form
-from regard.tensors import product
+from regard.tensors import broadcast_shapes, product
 from regard.weights import Fold, Monoid, OnePass, Weights
 from regard.weights.base import State
 
@@ -152,6 +153,10 @@ class Stream:
     def fold_of(self, rows: range) -> Fold:
         """A fold over the tiles of some rows; their scores are computed once and kept for as long as the fold is."""
         strip = [(tile.scores(), tile.positions) for tile in self.tiles(rows)]
+        if self.rule.choices and strip:
+            scores, columns = (torch.cat(each, dim=-1) for each in zip(*strip, strict=True))
+            form = self.parts[0].form
+            strip = [(with_ties_settled(scores, columns, self.rule.choices, form, self._twins), columns)]
         nothing, nowhere = self.nothing(rows), torch.full((1,), -1, device=self.grid.device)
 
         def fold(monoid: Monoid[State]) -> State:
@@ -161,3 +166,11 @@ class Stream:
             return state
 
         return fold
+
+    def _twins(self) -> Tensor | None:
+        """Which keys of all parts are equal, see `ties.equal_keys`."""
+        if len(self.parts) == 1:
+            return twins_of(self.parts[0])
+        keys = [part.keys for part in self.parts]
+        batch = broadcast_shapes(*(each.shape[:-2] for each in keys))
+        return equal_keys(torch.cat([each.expand(*batch, *each.shape[-2:]) for each in keys], dim=-2))

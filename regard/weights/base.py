@@ -111,6 +111,11 @@ class Weights(nn.Module):
         """Whether this rule has passes, so that it can run over tiles."""
         return type(self).solve is not Weights.solve
 
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """How many keys a rule that takes the best of a row takes, and one inside it; nothing for all other rules."""
+        return ()
+
     def solve(self, fold: Fold) -> Statistics:
         """The statistics of each row."""
         raise NotImplementedError(f"{type(self).__name__} must define solve(fold) to run over tiles.")

@@ -26,8 +26,10 @@ def one_hot(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
 
 
 class OneHot(Weights):
-    """α = 1 at the best key and 0 elsewhere: a traditional database query. Ties go to the lowest index; no gradient
-    flows to scores.
+    """α = 1 at the best key and 0 elsewhere: a traditional database query. No gradient flows to scores.
+
+    Ties go to the lowest index: among scores that are equal, and among allowed keys that are equal bit for bit and have
+    the same bias, though rounding may have put their scores apart (while torch traces, the scores alone decide).
 
     Example:
         >>> import torch
@@ -37,6 +39,10 @@ class OneHot(Weights):
     """
 
     kind = "one-hot"
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return (1,)
 
     def define(self, scores: Tensor) -> Tensor:
         return one_hot(scores)

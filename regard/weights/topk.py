@@ -35,7 +35,7 @@ def top_k(scores: Tensor, k: int, allowed: Tensor | None = None) -> Tensor:
 class TopK(Weights):
     """The k best keys (all, if fewer are allowed), then the inner rule over them.
 
-    Ties go to the lowest index. The choice of keys sends no gradient to scores; the inner rule does.
+    Ties go to the lowest index, as `OneHot` says. The choice of keys sends no gradient to scores; the inner rule does.
 
     Args:
         k: How many keys a query may look at, at least 1.
@@ -68,6 +68,10 @@ class TopK(Weights):
     @property
     def batch_shape(self) -> tuple[int, ...]:
         return self.then.batch_shape
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return (self.k, *self.then.choices)
 
     @property
     def streams(self) -> bool:

@@ -19,6 +19,7 @@ from regard.engines.cpu.thresholds import entmax_strip
 from regard.engines.cpu.tiles import ROWS, Tiles
 from regard.engines.cpu.ways import FLOATS, Found, cut, dropout_arguments
 from regard.engines.sums import Pooled
+from regard.engines.ties import lowest_of_equals, rounding_of, within
 
 # Scores of some rows against all keys that a thread keeps while it finds their thresholds: 2 MiB.
 STRIP_ELEMENTS = 1 << 19
@@ -32,7 +33,8 @@ _NONE = np.zeros(0)
 
 def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
     """The best keys of every row, best first, then −1: `(*batch_shape, n_queries, k)`."""
-    grid, k, entries = program.problem.grid, program.choose, program.entries
+    problem, entries = program.problem, program.entries
+    grid, k = problem.grid, program.choose + 1  # one more, to see whether rounding decided who is the last
     best = torch.full((len(entries), grid.n_queries, k), -torch.inf, **FLOATS)
     index = torch.full(best.shape, -1, device="cpu")
 
@@ -50,7 +52,10 @@ def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
                 places[:] = np.where(places < 0, -1, np.take_along_axis(keys, places.clip(0), 1))
 
     workers.run([partial(work, entry, rows) for entry in entries for rows in way.blocks()], way.seconds(program))
-    return index.reshape(*grid.batch_shape, grid.n_queries, k)
+    last, following = (best[..., place].reshape(*grid.batch_shape, grid.n_queries) for place in (-2, -1))
+    chosen = index[..., :-1].reshape(*grid.batch_shape, grid.n_queries, -1).contiguous()
+    near = (following > -torch.inf) & ~(following < last - within(last, rounding_of(problem.form, torch.float32)))
+    return lowest_of_equals(problem, chosen, near) if bool(near.any()) else chosen
 
 
 def pool_thresholds(program: Program, way: Tiles | Lists) -> Pooled:
