@@ -34,7 +34,8 @@ def define_weights(problem: AttentionProblem, rows: Span | None = None) -> Tenso
     scores = problem.scores(rows)  # a(q, k), −inf where the mask does not allow the pair
     if problem.weights.choices:
         columns = torch.arange(scores.shape[-1], device=scores.device)
-        settings = columns, problem.weights.choices, problem.form, lambda: twins_of(problem)
+        form = problem.form if rows is None else problem.form.narrow(rows, problem.grid.columns)
+        settings = columns, problem.weights.choices, form, lambda: twins_of(problem)
         scores = with_ties_settled(scores, *settings)
     # The rule, row by row. The meta device has no numbers for it to decide by, and weights have the shape of scores.
     alpha = scores if scores.device.type == "meta" else problem.weights.define(scores)

@@ -6,7 +6,6 @@ end otherwise than those before. So where a choice is decided by no more than ro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -19,6 +18,9 @@ from regard.weights.topk import best_k
 
 # How many units in the last place of what was summed up a score may be off by rounding.
 ROUNDING = 64
+
+# Queries from which on it costs less to ask whether keys are equal than to ask each query whether rounding decides.
+MANY_QUERIES = 512
 
 # Steps that give equal scores equal results, wherever they stand.
 _ALIKE = (steps.Scale, steps.Gate, steps.Cap, steps.Indicator, steps.Parabola, steps.Tent)
@@ -76,23 +78,33 @@ def is_positional(form: Form) -> bool:
     return any(not isinstance(step, _ALIKE) for step in form.steps)
 
 
-def rounding_of(form: Form, dtype: torch.dtype) -> float:
-    """How far apart rounding may put the scores of equal keys; 0 where their size does not say."""
-    size = ROUNDING * torch.finfo(dtype).eps * _size(form)
+def rounding_of(form: Form, scores: Tensor, chosen: Tensor) -> Tensor:
+    """How much less than the score of a chosen key that of an equal key may be, by rounding alone.
+
+    Args:
+        form: Of the rows and of all keys.
+        scores: The scores of the chosen keys, `(*batch_shape, n_queries, 1)`.
+        chosen: Which keys they are; −1 for none.
+    """
+    size = scores.abs() + _size(form, chosen.clamp(min=0))
     # Where positions count, a difference may be meant: no more is put down to rounding than there is, as a rule.
-    return (size / 8 if is_positional(form) else size) if math.isfinite(size) else 0.0
+    units = ROUNDING / 8 if is_positional(form) else ROUNDING
+    return (units * torch.finfo(scores.dtype).eps * size).nan_to_num(0.0, 0.0, 0.0)
 
 
-def _size(form: Form) -> float:
-    """About the largest sum of absolute values that a score is a sum of; 0 where a score is one itself."""
+def _size(form: Form, chosen: Tensor) -> Tensor | float:
+    """About the sum of absolute values that a chosen score is a sum of, where the score itself may be much smaller."""
     if isinstance(form, SumForm):
-        return sum(_size(term) for term in form.terms)
-    if isinstance(form, DotForm) and form.left.numel() and form.right.numel():
-        sizes = [each.detach().float().norm(dim=-1).amax() for each in (form.left, form.right)]
-        return float(sizes[0] * sizes[1]) * abs(form.scale)
+        return sum((_size(term, chosen) for term in form.terms), start=0.0)
+    if isinstance(form, DotForm) and form.right.shape[-2]:
+        chosen = chosen.clamp(max=form.right.shape[-2] - 1)  # of several parts, the size of a key of the first will do
+        keys = form.right.detach().expand(*chosen.shape[:-2], *form.right.shape[-2:])
+        keys = keys.gather(-2, chosen.expand(*chosen.shape[:-1], keys.shape[-1]))
+        sizes: Tensor = form.left.detach().norm(dim=-1, keepdim=True) * keys.norm(dim=-1, keepdim=True)
+        return sizes * abs(form.scale)
     if isinstance(form, ChannelForm) and form.function == "tanh":
-        weight = form.left.shape[-1] if form.weight is None else float(form.weight.detach().abs().sum(-1).amax())
-        return weight * abs(form.scale)
+        weight = form.left.new_ones(1, form.left.shape[-1]) if form.weight is None else form.weight.detach()
+        return weight.abs().sum(-1, keepdim=True) * abs(form.scale)
     return 0.0
 
 
@@ -105,37 +117,31 @@ def with_ties_settled(
         scores: `(..., n_queries, n_columns)`, −inf where not allowed.
         columns: The position of each column among all keys.
         choices: How many keys the rule takes.
-        form: What the scores were computed by.
+        form: What the scores were computed by, of these rows and all keys.
         twins: Finds out which keys are equal, see `equal_keys`.
     """
     if is_hidden(scores) or is_capturing(scores.device) or scores.numel() == 0:
         return scores
-    rounding = rounding_of(form, scores.dtype)
-    if not any(_is_close(scores.detach(), k, rounding) for k in choices):
+    plain = scores.detach()
+    if plain[..., 0].numel() < MANY_QUERIES and not any(_is_close(plain, columns, k, form) for k in choices):
         return scores
     first = twins()
-    return scores if first is None else _levelled(scores, columns, first, rounding if is_positional(form) else None)
+    return scores if first is None else _levelled(scores, columns, first, form)
 
 
-def _is_close(scores: Tensor, k: int, rounding: float) -> bool:
+def _is_close(scores: Tensor, columns: Tensor, k: int, form: Form) -> bool:
     """Whether rounding decides, in some row, who is among the best k."""
     if k >= scores.shape[-1]:
         return False
-    last = scores.amax(-1, keepdim=True) if k == 1 else scores.topk(k).values[..., -1:]
-    near = (scores >= last - within(last, rounding)) & (scores > -torch.inf)
-    return bool((near.sum(-1) > k).any())
+    last, place = scores.max(-1, keepdim=True) if k == 1 else (each[..., -1:] for each in scores.topk(k))
+    level = last - rounding_of(form, last, columns[place])
+    return bool(((scores >= torch.where(last == -torch.inf, torch.inf, level)).sum(-1) > k).any())
 
 
-def within(scores: Tensor, rounding: float) -> Tensor:
-    """How much less than these scores others may be that differ from them by rounding."""
-    own = ROUNDING * torch.finfo(scores.dtype).eps * scores.abs()
-    return own.nan_to_num(0.0, 0.0, 0.0).clamp(min=rounding)
-
-
-def _levelled(scores: Tensor, columns: Tensor, first: Tensor, rounding: float | None) -> Tensor:
+def _levelled(scores: Tensor, columns: Tensor, first: Tensor, form: Form) -> Tensor:
     """The scores, with the largest of theirs for equal keys that are allowed; gradients are as before.
 
-    With `rounding`, equal keys may have different scores: those that differ by more stay as they are.
+    Where positions count, equal keys may have different scores: those that differ by more than rounding stay.
     """
     (chosen,) = _paired(first)[columns].nonzero(as_tuple=True)
     plain = scores.detach()
@@ -145,8 +151,9 @@ def _levelled(scores: Tensor, columns: Tensor, first: Tensor, rounding: float | 
     peaks = some.new_full((*some.shape[:-1], len(names)), -torch.inf).scatter_reduce(-1, groups, some, "amax")
     level = peaks.gather(-1, groups)
     alike = some > -torch.inf
-    if rounding is not None:
-        alike = alike & (some >= level - within(level, rounding))
+    if is_positional(form):
+        best, place = plain.max(-1, keepdim=True)
+        alike = alike & (some >= level - rounding_of(form, best, columns[place]))
     even = plain.index_copy(-1, chosen, torch.where(alike, level, some))
     if not scores.requires_grad:
         return even
@@ -175,12 +182,12 @@ def lowest_of_equals(problem: AttentionProblem, index: Tensor, near: Tensor) -> 
     if problem.mask is None and not is_positional(problem.form):
         return _in_order(first.expand(*problem.grid.batch_shape, -1), index)
     rows = near.reshape(-1, near.shape[-1]).any(0).nonzero().flatten()
-    rounding = rounding_of(problem.form, problem.compute_dtype) if is_positional(problem.form) else None
     columns = torch.arange(problem.grid.n_keys, device=index.device)
     index = index.clone()
     for some in rows.split(max((1 << 20) // problem.grid.n_keys, 1)):
         scores = problem.scores(some).expand(*problem.grid.batch_shape, len(some), problem.grid.n_keys)
-        best, places = best_k(_levelled(scores, columns, first, rounding), index.shape[-1])
+        form = problem.form.narrow(some, problem.grid.columns)
+        best, places = best_k(_levelled(scores, columns, first, form), index.shape[-1])
         found = torch.full_like(index[..., some, :], -1)
         found[..., : best.shape[-1]] = torch.where(best == -torch.inf, -1, places)
         index[..., some, :] = torch.where(near[..., some, None], found, index[..., some, :])

@@ -154,9 +154,12 @@ class Stream:
         """A fold over the tiles of some rows; their scores are computed once and kept for as long as the fold is."""
         strip = [(tile.scores(), tile.positions) for tile in self.tiles(rows)]
         if self.rule.choices and strip:
-            scores, columns = (torch.cat(each, dim=-1) for each in zip(*strip, strict=True))
-            form = self.parts[0].form
-            strip = [(with_ties_settled(scores, columns, self.rule.choices, form, self._twins), columns)]
+            scores, columns = (
+                strip[0] if len(strip) == 1 else (torch.cat(each, -1) for each in zip(*strip, strict=True))
+            )
+            first = self.parts[0]
+            form = first.form.narrow(rows, first.grid.columns)
+            strip = [(with_ties_settled(scores, columns, self.rule.choices, form, lambda: self._twins), columns)]
         nothing, nowhere = self.nothing(rows), torch.full((1,), -1, device=self.grid.device)
 
         def fold(monoid: Monoid[State]) -> State:
@@ -167,6 +170,7 @@ class Stream:
 
         return fold
 
+    @cached_property
     def _twins(self) -> Tensor | None:
         """Which keys of all parts are equal, see `ties.equal_keys`."""
         if len(self.parts) == 1:

@@ -18,7 +18,8 @@ class Custom(Score):
 
     The function is called with `(..., rows, query_dim)` and `(..., columns, key_dim)` for tiles of changing sizes, and
     returns `(..., rows, columns)`. A pair's score must depend on that pair alone, and come out the same when it is
-    computed again: nothing random. Tensors that it closes over get gradients.
+    computed again: nothing random. Tensors that it closes over get gradients. A pair for which it returns −inf is not
+    allowed, whatever is done to the score afterwards.
 
     Outside torch.compile it runs tile by tile, and a backward pass calls it again. Under torch.compile it is part of
     the graph, called once for all pairs.

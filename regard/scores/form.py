@@ -14,6 +14,7 @@ followed by `steps` (`regard.scores.steps`): elementwise functions of a score wi
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self, TypeAlias, TypeVar
@@ -34,6 +35,8 @@ ChannelFunction: TypeAlias = Literal["tanh", "absolute", "square", "differ"]
 @dataclass(frozen=True)
 class Step(Parts):
     """An elementwise function of a score; `regard.scores.steps` has them all."""
+
+    adds = False  # whether it adds something to a score, and does no more
 
     def __call__(self, scores: Tensor) -> Tensor:
         """The scores after this step: `(..., n_queries, n_keys)` to the same."""
@@ -102,17 +105,18 @@ class Form(Parts):
 
     def settled(self, dtype: torch.dtype) -> Self:
         """This form, its steps told whether they exclude any pair in that dtype, so that tiles need not look."""
-        return self._with_steps(step.settled(dtype) for step in self.steps)
+        steps = tuple(step.settled(dtype) for step in self.steps)
+        return self if all(map(operator.is_, steps, self.steps)) else self._with_steps(steps)
 
     def _scored(self, excluded: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The scores, any number where a pair is not allowed, and which those are: the ones that were known, and more.
 
-        Where a gradient may follow, no step sees what it was that a pair is not allowed for: its gradient is 0, and
-        0 · ∞ or 0 · NaN would be NaN.
+        Where a gradient may follow, no step multiplies what it was that a pair is not allowed for: its gradient is 0,
+        and 0 · ∞ or 0 · NaN would be NaN.
         """
         scores, excluded = self._scored_pairs(excluded)
         for step in self.steps:
-            if excluded is not None and torch.is_grad_enabled():
+            if excluded is not None and not step.adds and torch.is_grad_enabled():
                 scores = torch.where(excluded, 0, scores)
             scores = step(scores)
         return scores, excluded

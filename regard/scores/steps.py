@@ -49,6 +49,7 @@ class Cap(Step):
 class AddPairs(Step):
     """a + b, with one b for each pair; −inf for a pair that is not allowed."""
 
+    adds = True
     bias: Tensor = per_pair()  # (..., n_queries or 1, n_keys or 1)
     excludes: bool = True  # whether −inf may be in it
 
@@ -66,6 +67,7 @@ class AddPairs(Step):
 class AddDistance(Step):
     """a − slope · |position of the query − position of the key|."""
 
+    adds = True
     query_positions: Tensor = per_query()  # (..., n_queries, 1) integers
     key_positions: Tensor = per_key()  # (n_keys, 1) integers
     slope: Tensor = shared()  # (..., 1, 1)
@@ -79,6 +81,7 @@ class AddDistance(Step):
 class AddRelative(Step):
     """a + table[clamp(position of the key − position of the query)]."""
 
+    adds = True
     query_positions: Tensor = per_query()  # (..., n_queries, 1) integers
     key_positions: Tensor = per_key()  # (n_keys, 1) integers
     table: Tensor = shared()  # (..., 1, 2 · reach + 1)

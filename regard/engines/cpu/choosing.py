@@ -19,7 +19,7 @@ from regard.engines.cpu.thresholds import entmax_strip
 from regard.engines.cpu.tiles import ROWS, Tiles
 from regard.engines.cpu.ways import FLOATS, Found, cut, dropout_arguments
 from regard.engines.sums import Pooled
-from regard.engines.ties import lowest_of_equals, rounding_of, within
+from regard.engines.ties import MANY_QUERIES, lowest_of_equals, rounding_of, twins_of
 
 # Scores of some rows against all keys that a thread keeps while it finds their thresholds: 2 MiB.
 STRIP_ELEMENTS = 1 << 19
@@ -34,7 +34,10 @@ _NONE = np.zeros(0)
 def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
     """The best keys of every row, best first, then −1: `(*batch_shape, n_queries, k)`."""
     problem, entries = program.problem, program.entries
-    grid, k = problem.grid, program.choose + 1  # one more, to see whether rounding decided who is the last
+    grid = problem.grid
+    # One more than are chosen, to see whether rounding decides who is the last, unless no keys are equal anyway.
+    settled = grid.n_queries >= MANY_QUERIES and twins_of(problem) is None
+    k = program.choose + (not settled)
     best = torch.full((len(entries), grid.n_queries, k), -torch.inf, **FLOATS)
     index = torch.full(best.shape, -1, device="cpu")
 
@@ -52,9 +55,12 @@ def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
                 places[:] = np.where(places < 0, -1, np.take_along_axis(keys, places.clip(0), 1))
 
     workers.run([partial(work, entry, rows) for entry in entries for rows in way.blocks()], way.seconds(program))
-    last, following = (best[..., place].reshape(*grid.batch_shape, grid.n_queries) for place in (-2, -1))
-    chosen = index[..., :-1].reshape(*grid.batch_shape, grid.n_queries, -1).contiguous()
-    near = (following > -torch.inf) & ~(following < last - within(last, rounding_of(problem.form, torch.float32)))
+    best, index = (each.reshape(*grid.batch_shape, grid.n_queries, k) for each in (best, index))
+    if settled:
+        return index
+    chosen, last, following = index[..., :-1].contiguous(), best[..., -2:-1], best[..., -1:]
+    level = last - rounding_of(problem.form, last, chosen[..., -1:])
+    near = ((following > -torch.inf) & ~(following < level)).squeeze(-1)
     return lowest_of_equals(problem, chosen, near) if bool(near.any()) else chosen
 
 
