@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -309,6 +309,7 @@ class _WatchedStream(Stream):
     """A stream that tells which share of a pass each block of rows was."""
 
     advance: Callable[[float], None] = lambda share: None
+    reads: ClassVar[bool] = True
 
     def row_blocks(self) -> Iterator[range]:
         for rows in super().row_blocks():

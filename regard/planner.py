@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from regard.engines import ENGINES, Engine, Tiled
-from regard.engines.costs import work_of
-from regard.engines.cpu import missing
-from regard.engines.cpu.vocabulary import beyond_words
+from regard.engines.costs import Work, work_of
+from regard.engines.cpu import is_worthwhile, why_plain
+from regard.engines.cpu.vocabulary import unsupported
 from regard.errors import EngineRefusal, OptionError
 from regard.problem import AttentionProblem
 
@@ -53,7 +53,24 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
         )
     if problem.queries.is_meta:
         return ENGINES["reference"]  # shapes follow from the definition; there are no numbers to decide anything by
-    for each in _ranked(problem):
+    return _quickest(problem)[0]
+
+
+def _quickest(problem: AttentionProblem) -> tuple[Engine, Work, str | None]:
+    """The engine that takes least time, of those that can; what the problem comes to; and why it uses no kernels."""
+    work = work_of(problem)
+    chosen = _first(problem, work)
+    # Only now is it worth asking whether kernels are there: it imports them, and has them compiled if they are not.
+    plain = why_plain(problem, chosen.kernels) if isinstance(chosen, Tiled) else None
+    if plain is not None and work.compiled:
+        work = replace(work, compiled=False)
+        chosen = _first(problem, work)
+    return chosen, work, plain
+
+
+def _first(problem: AttentionProblem, work: Work) -> Engine:
+    """The first that can compute a problem, the quickest first; but what would need much memory, last."""
+    for each in sorted(ENGINES.values(), key=lambda each: (_is_heavy(each, problem), each.seconds(work))):
         if each.accepts(problem):
             return each
     reasons = [f"{name}: {'; '.join(each.refusals(problem))}" for name, each in ENGINES.items()]
@@ -62,7 +79,12 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
 
 def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Plan:
     """The plan for a problem: what `choose` takes, with everything it knows about the others."""
-    chosen, work = choose(problem, engine), work_of(problem)
+    if engine is None and not problem.queries.is_meta:
+        chosen, work, plain = _quickest(problem)
+    else:
+        chosen, work = choose(problem, engine), work_of(problem)
+        plain = why_plain(problem, chosen.kernels) if isinstance(chosen, Tiled) else None
+        work = replace(work, compiled=work.compiled and plain is None) if isinstance(chosen, Tiled) else work
     refusals, passed_over = {}, {}
     for name, each in ENGINES.items():
         if name == chosen.name:
@@ -76,7 +98,7 @@ def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Pl
             passed_over[name] = f"could run it and would need {readable_bytes(each.bytes(problem))}{time}"
     return Plan(
         engine=chosen.name,
-        reason=("it was asked for" if engine is not None else _reason(chosen, problem)) + _detour(chosen, problem),
+        reason=("it was asked for" if engine is not None else _reason(chosen, work)) + _detour(chosen, problem, plain),
         refusals=MappingProxyType(refusals),
         passed_over=MappingProxyType(passed_over),
         bytes=chosen.bytes(problem),
@@ -106,18 +128,12 @@ def readable_bytes(count: int) -> str:
     raise AssertionError  # pragma: no cover
 
 
-def _ranked(problem: AttentionProblem) -> list[Engine]:
-    """The engines, the quickest first; but what would need much memory, last."""
-    work = work_of(problem)
-    return sorted(ENGINES.values(), key=lambda each: (_is_heavy(each, problem), each.seconds(work)))
-
-
 def _is_heavy(engine: Engine, problem: AttentionProblem) -> bool:
     return engine.name == "reference" and engine.bytes(problem) > MOST_BYTES
 
 
-def _reason(chosen: Engine, problem: AttentionProblem) -> str:
-    seconds = chosen.seconds(work_of(problem))
+def _reason(chosen: Engine, work: Work) -> str:
+    seconds = chosen.seconds(work)
     if math.isinf(seconds):
         return chosen.summary
     return f"{chosen.summary}; about {readable_seconds(seconds)}"
@@ -131,17 +147,16 @@ def readable_seconds(seconds: float) -> str:
     return f"{seconds * 1e6:.0f} µs"
 
 
-def _detour(chosen: Engine, problem: AttentionProblem) -> str:
-    """What a user may want to know of how the engine will go about it."""
+def _detour(chosen: Engine, problem: AttentionProblem, plain: str | None) -> str:
+    """What a user may want to know of how the engine will go about it; `plain` is why it uses no kernels."""
     if chosen.name != "reference" and problem.may_leak:
         return " (NaN or infinity is among the inputs: rows that see it are computed apart)"
-    if isinstance(chosen, Tiled) and problem.grid.device.type == "cpu":
-        reason = beyond_words(problem) or missing()
-        if reason is not None:
-            return f" (in plain torch: {reason})"
-        if work_of(problem).compiled:
-            return " (compiled kernels)"
-    return ""
+    if problem.grid.device.type != "cpu":
+        return ""
+    if plain is None:
+        return " (compiled kernels)" if isinstance(chosen, Tiled) else ""
+    # What is small runs in plain torch anyway: nothing to mend there.
+    return f" (in plain torch: {plain})" if is_worthwhile(problem) or unsupported(problem) else ""
 
 
 def _describe(problem: AttentionProblem) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.engines.cpu import WORTHWHILE, speaks
+from regard.engines.cpu import is_worthwhile, missing
+from regard.engines.cpu.vocabulary import unsupported
 from regard.problem import AttentionProblem
 from regard.scores.form import ChannelForm
 from regard.weights import Entmax, OneHot, TopK
@@ -34,7 +35,7 @@ class Work:
     width: int  # channels of a score that is a sum over them, else 1
     rule: str  # "sums", "threshold" or "choice"
     n_steps: int
-    compiled: bool  # whether there are kernels for it, and it is worth asking them
+    compiled: bool  # whether there may be kernels for it, and they pay: `cpu.why_plain` knows whether they run
     training: bool
     masked: bool
     threads: int
@@ -65,7 +66,7 @@ def work_of(problem: AttentionProblem) -> Work:
         width=form.width,
         rule="threshold" if isinstance(rule, Entmax) else "choice" if isinstance(rule, TopK | OneHot) else "sums",
         n_steps=len(form.steps),
-        compiled=grid.n_queries * grid.n_keys >= WORTHWHILE and speaks(problem),
+        compiled=is_worthwhile(problem) and unsupported(problem) is None and missing() is None,
         training=training,
         masked=problem.mask is not None,
         threads=torch.get_num_threads(),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.engines.base import Engine
 from regard.engines.costs import Work, kernel_seconds, plain_tile_seconds
+from regard.engines.cpu import why_plain
 from regard.engines.gradients import attach
 from regard.engines.nonfinite import pool_nonfinite
 from regard.engines.rounding import rounds_apart
@@ -33,8 +34,9 @@ class Tiled(Engine):
 
     Args:
         tile_elements: How many elements the widest intermediate of a tile may hold.
-        kernels: Whether to use compiled kernels (on a CPU, with Numba): where they pay, if left out; False for plain
-            torch; True even for small problems, as tests do.
+        kernels: Whether to use compiled kernels (on a CPU, with Numba): where they pay and are compiled, if left out;
+            False for plain torch; True always, also for small problems: what kernels do not support is refused, and
+            what is not compiled yet is waited for.
     """
 
     name = "tiled"
@@ -53,6 +55,8 @@ class Tiled(Engine):
             each.requires_grad for each in problem.weights.parameters()
         ):
             reasons.append(f"{type(problem.weights).__name__} has parameters that its learned() does not name")
+        elif self.kernels is True and (reason := why_plain(problem, kernels=True)) is not None:
+            reasons.append(reason)
         return reasons
 
     def bytes(self, problem: AttentionProblem) -> int:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -93,14 +93,15 @@ class Stream:
 
     parts: tuple[AttentionProblem, ...]
     tile_elements: int = TILE_ELEMENTS
-    kernels: bool | None = None  # whether compiled kernels are used: where they pay, if None
+    kernels: bool | None = None  # whether compiled kernels are used: where they pay and are compiled, if None
+    reads: ClassVar[bool] = False  # whether weights are read, as by a view
 
     @cached_property
     def compiled(self) -> Compiled | None:
         """The whole stream for compiled kernels; None where plain torch serves it."""
         if self.kernels is False or len(self.parts) > 1:
             return None
-        return compile_problem(self.parts[0], always=self.kernels is True)
+        return compile_problem(self.parts[0], self.kernels, reads=self.reads)
 
     @property
     def rule(self) -> Weights:

@@ -8,7 +8,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from regard.engines.cpu.blas import sgemm_address
-from regard.engines.cpu.vocabulary import in_words
+from regard.engines.cpu.needs import needed_kernels
+from regard.engines.cpu.vocabulary import unsupported
+from regard.errors import EngineRefusal
 from regard.problem import AttentionProblem
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ WORTHWHILE = 1 << 12
 
 @cache
 def missing() -> str | None:
-    """Why there are no compiled kernels here; None if there are."""
+    """Why there cannot be compiled kernels here, by a look that imports nothing; None if there may be."""
     if find_spec("numba") is None:
         return "Numba is not installed: pip install regard[fast]"
     if sgemm_address() is None:
@@ -34,22 +36,52 @@ def unusable() -> str | None:
     reason = missing()
     if reason is None:
         try:
-            import regard.engines.cpu.compiled  # noqa: F401
+            import regard.engines.cpu.warming  # noqa: F401
         except ImportError as error:  # such as a Numba that is older than NumPy
             reason = f"Numba is installed but cannot be imported: {error}"
             warnings.warn(f"regard runs in plain torch, which is slower. {reason}", RuntimeWarning, stacklevel=2)
     return reason
 
 
-def speaks(problem: AttentionProblem) -> bool:
-    """Whether there are kernels here, and words in them for a problem."""
-    return in_words(problem) and missing() is None
+def is_worthwhile(problem: AttentionProblem) -> bool:
+    """Whether a problem is large enough for kernels to pay."""
+    return problem.grid.n_queries * problem.grid.n_keys >= WORTHWHILE
 
 
-def compile_problem(problem: AttentionProblem, *, always: bool = False) -> Compiled | None:
-    """A problem in the words of the kernels; None where they have none for it, or it is too small to be worth it."""
-    grid = problem.grid
-    if not (always or grid.n_queries * grid.n_keys >= WORTHWHILE) or not speaks(problem) or unusable() is not None:
+def why_plain(problem: AttentionProblem, kernels: bool | None = None, *, reads: bool = False) -> str | None:
+    """Why a problem is computed in plain torch; None where kernels compute it.
+
+    Everyone who wants to know asks here: the engine that runs, the planner, the plan that explains.
+
+    Args:
+        problem: What is computed.
+        kernels: As for `Tiled`. True asks what can be, since what is not compiled will be waited for.
+        reads: Whether weights are read, as by a view.
+    """
+    if kernels is False:
+        return "kernels=False was asked for"
+    reason = unsupported(problem)
+    if reason is None and kernels is None and not is_worthwhile(problem):
+        return f"the kernels pay from {WORTHWHILE:,} pairs on"
+    reason = unusable() if reason is None else reason
+    if reason is not None or kernels is True:
+        return reason
+    from regard.engines.cpu import warming
+
+    needed = needed_kernels(problem, reads=reads)
+    return None if warming.are_ready(needed) else warming.why_not_ready(needed)
+
+
+def compile_problem(problem: AttentionProblem, kernels: bool | None = None, *, reads: bool = False) -> Compiled | None:
+    """A problem in the words of the kernels; None where plain torch computes it.
+
+    Raises:
+        EngineRefusal: Kernels were asked for, and cannot compute it.
+    """
+    reason = why_plain(problem, kernels, reads=reads)
+    if reason is not None:
+        if kernels is True:
+            raise EngineRefusal(f"Compiled kernels cannot compute this problem: {reason}. Leave `kernels` out.")
         return None
     from regard.engines.cpu.compiled import Compiled
     from regard.engines.cpu.programs import translate

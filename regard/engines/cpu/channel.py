@@ -53,6 +53,7 @@ from regard.engines.cpu.channel_tanh import (
     tanh_value,
 )
 from regard.engines.cpu.jit import kernel
+from regard.engines.cpu.signatures import CHANNELS
 from regard.engines.cpu.workers import check_stopped
 from regard.scores.form import ChannelFunction
 
@@ -142,59 +143,59 @@ _write_differ, _add_differ = scores_of(rows_of(differ)), gradients_of(slopes_of(
 # A kernel for each branch, so that no one waits for the compiler longer than one score needs.
 
 
-@kernel
+@kernel(**CHANNELS)
 def _shared_scores(queries, keys, weight, scale, scores):
     top = largest_weight(weight)
     _write_shared(queries, keys, grouped(weight, 1.0 / top), np.float32(scale * top), scores)
 
 
-@kernel
+@kernel(**CHANNELS)
 def _single_scores(queries, keys, weight, scale, scores):
     top = largest_weight(weight)
     _write_single(queries, keys, grouped(weight, 1.0 / top), np.float32(scale * top), scores)
 
 
-@kernel
+@kernel(**CHANNELS)
 def _tanh_scores(queries, keys, weight, scale, scores):
     _write_tanh(queries, keys, grouped(weight, 1.0), np.float32(scale), scores)
 
 
-@kernel
+@kernel(**CHANNELS)
 def _absolute_scores(queries, keys, weight, scale, scores):
     _write_absolute(queries, keys, grouped(weight, 1.0), np.float32(scale), scores)
 
 
-@kernel
+@kernel(**CHANNELS)
 def _square_scores(queries, keys, weight, scale, scores):
     _write_square(queries, keys, grouped(weight, 1.0), np.float32(scale), scores)
 
 
-@kernel
+@kernel(**CHANNELS)
 def _differ_scores(queries, keys, weight, scale, scores):
     _write_differ(queries, keys, grouped(weight, 1.0), np.float32(scale), scores)
 
 
-@kernel
+@kernel(**CHANNELS)
 def _factored_gradients(queries, keys, weight, scale, d_scores, d_left, d_right, d_weight):
     _add_factored(queries, keys, grouped(weight, scale), scale, d_scores, d_left, d_right, d_weight)
 
 
-@kernel
+@kernel(**CHANNELS)
 def _tanh_gradients(queries, keys, weight, scale, d_scores, d_left, d_right, d_weight):
     _add_tanh(queries, keys, grouped(weight, scale), scale, d_scores, d_left, d_right, d_weight)
 
 
-@kernel
+@kernel(**CHANNELS)
 def _absolute_gradients(queries, keys, weight, scale, d_scores, d_left, d_right, d_weight):
     _add_absolute(queries, keys, grouped(weight, scale), scale, d_scores, d_left, d_right, d_weight)
 
 
-@kernel
+@kernel(**CHANNELS)
 def _square_gradients(queries, keys, weight, scale, d_scores, d_left, d_right, d_weight):
     _add_square(queries, keys, grouped(weight, scale), scale, d_scores, d_left, d_right, d_weight)
 
 
-@kernel
+@kernel(**CHANNELS)
 def _differ_gradients(queries, keys, weight, scale, d_scores, d_left, d_right, d_weight):
     _add_differ(queries, keys, grouped(weight, scale), scale, d_scores, d_left, d_right, d_weight)
 

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from regard.engines.cpu.jit import exact_helper, helper, kernel
+from regard.engines.cpu.signatures import PACKED_KEYS, PACKED_QUERIES
 
 _ROWS = 16  # queries whose sums stay in the first cache while all channels pass
 _SUMMED = 16  # queries that are added up at a time: sums of sums lose fewer digits
 _GROUPS = 4  # groups of channels that are
 
 
-@kernel
+@kernel(**PACKED_KEYS)
 def pack_keys(right, packed):
     """Copy the keys to `packed`, all of one channel side by side."""
     width = packed.shape[3]
@@ -29,7 +30,7 @@ def pack_keys(right, packed):
             packed[j // width, c // 4, c % 4, j % width] = right[j, c]
 
 
-@kernel
+@kernel(**PACKED_QUERIES)
 def pack_queries(left, packed):
     """Copy the queries to `packed`, four channels side by side."""
     for i in range(left.shape[0]):

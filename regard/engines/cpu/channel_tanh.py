@@ -24,6 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from regard.engines.cpu.jit import exact_helper, helper, kernel, two_to_the
+from regard.engines.cpu.signatures import PACKED_KEYS, PACKED_QUERIES
 
 # Squared and multiplied by the smallest normal number, e^{2·spread} must stay below an error of 2⁻²⁶: a factor of a
 # query may be rounded to zero when it is smaller than that number.
@@ -68,7 +69,7 @@ def take_in(right, smallest, largest):
             largest[c] = x if x > largest[c] else largest[c]
 
 
-@kernel
+@kernel(**PACKED_KEYS)
 def pack_tanh_keys(right, smallest, packed):
     """Fill in x₁, x₂, x₁x₂ of every two channels; a missing channel or key has x = 0."""
     n_keys, channels = right.shape
@@ -103,7 +104,7 @@ def largest_weight(weight):
     return top if top > 0.0 else 1.0
 
 
-@kernel
+@kernel(**PACKED_QUERIES)
 def pack_tanh_queries(left, smallest, weight, packed):
     """Fill in c₀…c₃, g₁, g₂, g₁g₂ of every two channels, with weights divided by the largest; then τ and 4g(1 − g)."""
     n_queries, channels = left.shape

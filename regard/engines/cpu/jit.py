@@ -6,10 +6,10 @@ of fast mathematics only what keeps it is allowed.
 
 from __future__ import annotations
 
-import hashlib
+import os
+import pickle
+import threading
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numba
@@ -17,34 +17,96 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.cgutils import get_or_insert_function
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
 from numba.extending import intrinsic
+
+from regard.engines.cpu import store
+from regard.engines.cpu.signatures import signature_of
 
 Function: TypeAlias = Callable[..., Any]  # arguments of compiled functions have no types that mypy could read
 
 _FAST = {"contract", "reassoc", "arcp", "nsz"}
 
 
-def kernel(function: Function) -> Function:
-    """A compiled function that Python calls; kept on disk between processes, where a disk lets us."""
-    # Numba takes machine code for fresh if the kernel's own file is as it was, whatever became of its helpers. The name
-    # is a part of the files' names, so that other sources have other files.
-    function.__qualname__ += f"_{_fingerprint()}"
-    options = {"nogil": True, "error_model": "numpy", "fastmath": _FAST}
-    try:
-        return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
-    except RuntimeError:  # no folder is writable: every process compiles for itself
-        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+def kernel(function: Function | None = None, **others: Any) -> Any:
+    """A compiled function that Python calls; kept on disk between processes, where a disk lets us.
+
+    Args:
+        function: What to compile. Its arguments' names say their types: see `signatures.py`.
+        others: The types of those whose names mean something else there.
+    """
+    if function is None:
+        return lambda each: kernel(each, **others)
+    made = Kernel(function, signature_of(function, others))
+    KERNELS[made.name] = made
+    return made
 
 
-@cache
-def _fingerprint() -> str:
-    """Twelve digits that change with any source from which machine code is made."""
-    found = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        source = path.read_bytes()
-        if b"regard.engines.cpu.jit" in source or path.stem in ("jit", "codes"):
-            found.update(source)
-    return found.hexdigest()[:12]
+class Kernel:
+    """A compiled function, of one signature. Its machine code is compiled or taken from disk before its first call.
+
+    Args:
+        function: What to compile.
+        signature: The types of its arguments.
+    """
+
+    def __init__(self, function: Function, signature: tuple[Any, ...]) -> None:
+        self.name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+        self.signature = signature
+        self.dispatcher = numba.njit(nogil=True, error_model="numpy", fastmath=_FAST)(function)
+        self._ready = False
+        self._stored: bytes | None = None  # machine code from disk, not yet taken in
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *arguments: Any) -> Any:
+        if not self._ready:
+            self.prepare()
+        return self.dispatcher(*arguments)
+
+    def fetch(self) -> bool:
+        """Whether there is machine code, here or on disk; what is on disk is read, so that it is there when called."""
+        if not self._ready and self._stored is None:
+            self._stored = store.read(self.name)
+        return self._ready or self._stored is not None
+
+    def prepare(self) -> None:
+        """Take machine code from disk, or else compile it and keep it there."""
+        with _preparing:
+            if self._ready:
+                return
+            if not (self.fetch() and self._take()):
+                self.dispatcher.compile(self.signature)
+                store.write(self.name, dumps(self.dispatcher.overloads[self.signature]._reduce()))
+            self.dispatcher.disable_compile()  # another signature is a mistake, which would otherwise cost seconds
+            self._ready, self._stored = True, None
+
+    def _take(self) -> bool:
+        """Take in what was read; whether it could be."""
+        assert self._stored is not None
+        context = self.dispatcher.targetctx
+        context.refresh()
+        try:
+            found = CompileResult._rebuild(context, *pickle.loads(self._stored))
+        except Exception:  # whole, as its digest shows, but of another making: it is made again
+            return False
+        context.insert_user_function(found.entry_point, found.fndesc, [found.library])
+        self.dispatcher.add_overload(found)
+        return True
+
+
+KERNELS: dict[str, Kernel] = {}  # every one, by name, of the modules that are imported
+
+_preparing = threading.RLock()
+
+
+def _forget() -> None:
+    """In a forked child: whoever held the lock is not there."""
+    global _preparing
+    _preparing = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def helper(function: Function) -> Function:

@@ -10,6 +10,7 @@ import numpy as np
 
 from regard.engines.cpu.jit import fetch, helper, kernel
 from regard.engines.cpu.rows import NOTHING, ZERO, differentiate_row, drop, pool_row, step_row, step_row_back
+from regard.engines.cpu.signatures import SINGLE
 
 _AHEAD = 8  # how many places earlier a listed row is asked for
 _LINE = 16  # numbers that come from memory together
@@ -126,7 +127,7 @@ def pool_weights(values, index, weights, pooled):  # type: ignore[no-untyped-def
         _add_listed(weights[i, :length], values, index[i, :length], pooled[i])
 
 
-@kernel
+@kernel(**SINGLE)
 def differentiate_listed(  # type: ignore[no-untyped-def]
     left, right, scale, values, gradient, index, scores, codes, by_row, by_column, numbers, pairs, table, scratch,
     rule, alpha, offsets, scales, deltas, row_hashes, column_hashes, limit, factor,

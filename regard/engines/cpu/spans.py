@@ -24,9 +24,10 @@ from regard.engines.cpu.rows import (
     step_row,
     step_row_back,
 )
+from regard.engines.cpu.signatures import ADDRESSES, CANDIDATES, ENTRIES, SINGLE
 
 
-@kernel
+@kernel(**ADDRESSES)
 def pool_span(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, values, values_stride, tile, origin, n_columns,
     codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
@@ -58,7 +59,7 @@ def pool_span(  # type: ignore[no-untyped-def]
     return least
 
 
-@kernel
+@kernel(**ENTRIES)
 def pool_entries(  # type: ignore[no-untyped-def]
     sgemm, lefts, left_stride, rights, right_stride, dim, values, values_stride, tile, n_columns,
     codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
@@ -138,7 +139,7 @@ def _pool_rows(  # type: ignore[no-untyped-def]
     return least
 
 
-@kernel
+@kernel(**ADDRESSES)
 def score_span(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, origin,
     codes, by_row, by_column, numbers, pairs, table, first, stop, allowed, scores,
@@ -184,7 +185,7 @@ def _score_row(  # type: ignore[no-untyped-def]
         block_where(row, allowed[i, start : start + width])
 
 
-@kernel
+@kernel(**ADDRESSES, **CANDIDATES)
 def gather_span(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, tile, origin, n_columns,
     codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
@@ -221,7 +222,7 @@ def gather_span(  # type: ignore[no-untyped-def]
     return n_columns
 
 
-@kernel
+@kernel(**ADDRESSES)
 def list_span(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, tile, origin, n_columns,
     codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
@@ -250,7 +251,7 @@ def list_span(  # type: ignore[no-untyped-def]
     return n_columns
 
 
-@kernel
+@kernel(**ADDRESSES, **SINGLE)
 def differentiate_span(  # type: ignore[no-untyped-def]
     sgemm, left, left_stride, right, right_stride, dim, scale, values, values_stride, gradient, gradient_stride,
     value_dim, tile, second, origin, n_columns, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,
@@ -350,7 +351,7 @@ def _differentiate_rows(  # type: ignore[no-untyped-def]
             )  # fmt: skip
 
 
-@kernel
+@kernel(**ENTRIES, **SINGLE)
 def differentiate_entries(  # type: ignore[no-untyped-def]
     sgemm, lefts, left_stride, rights, right_stride, dim, scale, values, values_stride, gradients, gradient_stride,
     value_dim, tile, second, n_columns, codes, by_row, by_column, numbers, pairs, table, first, stop, allowed,

@@ -1,4 +1,4 @@
-"""What the compiled kernels have words for, known without importing them."""
+"""What the compiled kernels support, known without importing them."""
 
 from __future__ import annotations
 
@@ -46,12 +46,7 @@ STEPS = (
 )
 
 
-def in_words(problem: AttentionProblem) -> bool:
-    """Whether kernels can compute a problem: its form, steps, rule and dtype are all known to them."""
-    return beyond_words(problem) is None
-
-
-def beyond_words(problem: AttentionProblem) -> str | None:
+def unsupported(problem: AttentionProblem) -> str | None:
     """Why kernels cannot compute a problem; None if they can."""
     form, (rule, choose) = problem.form, inner_rule(problem.weights)
     if problem.grid.device.type != "cpu":
