@@ -38,10 +38,12 @@ test: $(INSTALLED)  ## Check format, lint and types, then run the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/regard warm-up
 	$(BIN)/pytest -n $(WORKERS)
 
 bench: $(INSTALLED)  ## Measure against the peers, print the ratios, write benchmarks/results/
 	$(BIN)/pip install --quiet --editable ".[bench]"
+	$(BIN)/regard warm-up
 	$(BIN)/python -m benchmarks
 
 format: $(INSTALLED)  ## Format the code and mend what lint can mend
@@ -56,6 +58,7 @@ types: $(INSTALLED)  ## Check types
 	$(BIN)/mypy
 
 pytest: $(INSTALLED)  ## Run the tests alone
+	$(BIN)/regard warm-up
 	$(BIN)/pytest -n $(WORKERS)
 
 clean:  ## Remove .venv and every cache

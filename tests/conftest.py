@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,26 @@ hypothesis.settings.load_profile("repeatable")
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the cores already: threads within each would only queue for them.
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def kernels_are_waited_for() -> Iterator[None]:
+    """Kernels that are not compiled are compiled at once, so that the same call runs the same way in every run."""
+    from regard.engines.cpu import unusable
+
+    if unusable() is not None:
+        yield
+        return
+    from regard.engines.cpu import warming
+
+    def compile_now(names: Collection[str]) -> bool:
+        for name in names:
+            warming.kernels()[name].prepare()
+        return True
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warming, "request", compile_now)
+        yield
 
 
 CHROMIUM = Path("/usr/bin/chromium")

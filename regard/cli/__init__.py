@@ -14,7 +14,7 @@ import typer
 import typer.core
 
 from regard import __version__
-from regard.cli import ask, doctor, pronounce, see, tour
+from regard.cli import ask, doctor, pronounce, see, tour, warm_up
 from regard.cli.arguments import CommandWithNumbers
 from regard.cli.console import ends_with_its_reader, print_error, usable_width
 from regard.cli.options import in_options
@@ -95,6 +95,7 @@ app.command("ask", cls=CommandWithNumbers, epilog=ask.EXAMPLES)(ask.ask)
 app.command("see", epilog=see.EXAMPLES)(see.see)
 app.command("pronounce", epilog=pronounce.EXAMPLES)(pronounce.pronounce)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
+app.command("warm-up", epilog=warm_up.EXAMPLES)(warm_up.warm_up)
 
 
 def main() -> None:

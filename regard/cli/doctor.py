@@ -44,7 +44,7 @@ def doctor(
 def examine() -> dict[str, Any]:
     """Return versions, devices, optional packages, and each engine with the reason why it cannot run here (or None).
 
-    Likewise for the compiled kernels, without which `tiled` runs in plain torch.
+    Likewise for the compiled kernels, without which `tiled` runs in plain torch, and how many of them are compiled.
     """
     import torch
 
@@ -69,7 +69,16 @@ def examine() -> dict[str, Any]:
         "optional": {package: _installed(package) for package in OPTIONAL},
         "engines": {name: engine.unavailable() for name, engine in ENGINES.items()},
         "kernels": unusable(),
+        "machine code": _machine_code() if unusable() is None else None,
     }
+
+
+def _machine_code() -> dict[str, Any]:
+    """How many kernels are compiled for this processor, of how many, and where."""
+    from regard.engines.cpu import store, warming
+
+    kernels, missing = warming.kernels(), warming.missing_kernels()
+    return {"compiled": len(kernels) - len(missing), "of": len(kernels), "folder": str(store.folders()[-1])}
 
 
 def _processor() -> str:
@@ -128,7 +137,7 @@ def _print_report(report: dict[str, Any]) -> None:
     section("devices", report["devices"])
     section("optional packages", {name: version or _advice(name) for name, version in report["optional"].items()})
     section("engines", {name: _verdict(reason) for name, reason in report["engines"].items()})
-    section("compiled kernels", {"cpu": _kernels(report["kernels"])})
+    section("compiled kernels", {"cpu": _kernels(report["kernels"], report["machine code"])})
     out.print(table)
 
 
@@ -137,10 +146,15 @@ def _advice(package: str) -> str:
     return f'not installed (pip install "regard[{extra}]")' if extra else f"not installed (pip install {package})"
 
 
-def _kernels(missing: str | None) -> Any:
+def _kernels(unusable: str | None, code: dict[str, Any] | None) -> Any:
     from rich.text import Text
 
-    return _verdict(None) if missing is None else Text(f"none, plain torch instead: {missing}", style="yellow")
+    if unusable is not None or code is None:
+        return Text(f"none, plain torch instead: {unusable}", style="yellow")
+    there = f"{code['compiled']} of {code['of']} are compiled, in {code['folder']}"
+    if code["compiled"] < code["of"]:
+        return Text(f"{there}; regard warm-up compiles the others", style="yellow")
+    return Text(f"runs here: {there}", style="green")
 
 
 def _verdict(reason: str | None) -> Any:

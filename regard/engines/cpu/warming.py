@@ -144,8 +144,7 @@ def _wait(process: subprocess.Popen[bytes], state: _State) -> None:
 
 def compile_in_background(first: Sequence[str]) -> None:
     """Compile what is not on disk, these kernels first; the process that `request` starts does nothing else."""
-    if hasattr(os, "nice"):
-        os.nice(19)
+    _step_back()
     with only_one() as alone:
         if not alone:
             return
@@ -154,6 +153,14 @@ def compile_in_background(first: Sequence[str]) -> None:
             folder = store.writable()
             if folder is None or not folder.exists():  # a temporary one, whose owner has ended
                 return
+
+
+def _step_back() -> None:
+    """Leave the cores to others."""
+    if hasattr(os, "nice"):
+        os.nice(19)
+    with suppress(OSError):  # Linux weighs sessions first, and this process has one to itself
+        Path("/proc/self/autogroup").write_text("19")
 
 
 def compile_all(processes: int) -> Iterator[str]:
