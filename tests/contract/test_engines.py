@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from regard.engines import ENGINES, Tiled
-from regard.engines.cpu import missing
+from regard.engines.cpu import unusable
+from regard.engines.cpu.needs import needed_kernels
 from regard.testing import DTYPES, MASKS, RULES, SCORES, VARIANTS, Case, Mismatch, check
 
 # The reference is the definition.
@@ -27,14 +28,45 @@ SMALL_TILES = {"tiled": Tiled(tile_elements=256, kernels=False)}
 KERNELS = Tiled(kernels=True)
 HALF_AND_SINGLE = [dtype for dtype in DTYPES if dtype != torch.float64]
 
+# What the kernels support: 231 of 315 cells of score × rule, and three more are refused at the door.
+DOT_SCORES = {
+    "Dot",
+    "ScaledDot",
+    "Multiplicative",
+    "Gated",
+    "Cosine",
+    "Gaussian",
+    "SoftCap",
+    "Bias",
+    "Bias, one a pair",
+}
+DOT_SCORES |= {"Alibi", "RelativeBias"}
+CHANNEL_SCORES = {"Additive", "Gated(Additive)", "Gaussian, one bandwidth a dimension", "Laplacian", "Equal"}
+CHANNEL_SCORES |= {"Boxcar", "Epanechnikov", "Triangular"}
+PLAIN_SCORES = {"Custom", "sum of scores"}
+CHOICES = {"OneHot", "TopK", "TopK(Raw)", "TopK(Sparsemax)"}
+PLAIN_RULES = {"Entmax, alpha learned"}
+BY_TILES = {
+    (score, rule)
+    for score, rule in itertools.product(DOT_SCORES | CHANNEL_SCORES, RULES)
+    if rule not in PLAIN_RULES and not (score in CHANNEL_SCORES and rule in CHOICES)
+}
+BY_LISTS = {(score, rule) for score, rule in BY_TILES if score in DOT_SCORES}
+EMPTY = {"no queries", "no keys", "an empty batch"}  # variants with nothing for kernels to do
+LISTING = ("Window", "Strided", "GlobalKeys", "RandomKeys", "Selected")  # masks that list few keys
+
 
 @pytest.fixture
 def small_kernel_tiles(monkeypatch):
-    """Kernels that cut small problems, too."""
-    if missing() is not None:
-        pytest.skip(missing())
-    from regard.engines.cpu import choosing, compiled, lists, tiles, workers
+    """Kernels that cut small problems, too; returns where the names of those that are called are gathered."""
+    if unusable() is not None:
+        pytest.skip(unusable())
+    from regard.engines.cpu import choosing, compiled, jit, lists, tiles, workers
 
+    called, call = set(), jit.Kernel.__call__
+    monkeypatch.setattr(
+        jit.Kernel, "__call__", lambda self, *arguments: (called.add(self.name), call(self, *arguments))[1]
+    )
     monkeypatch.setattr(workers, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(workers, "LEAST_TASK_SECONDS", 0.0)
     monkeypatch.setattr(tiles, "ROWS", 4)
@@ -48,6 +80,7 @@ def small_kernel_tiles(monkeypatch):
     monkeypatch.setattr(choosing, "LEAST_ROWS", 3)
     monkeypatch.setattr(lists, "BLOCK_PAIRS", 32)
     monkeypatch.setattr(compiled, "GATHERING", 1000)
+    return called
 
 
 @pytest.fixture
@@ -56,6 +89,7 @@ def small_kernel_lists(small_kernel_tiles, monkeypatch):
     from regard.engines.cpu import compiled
 
     monkeypatch.setattr(compiled, "GATHERING", 1)
+    return small_kernel_tiles
 
 
 @pytest.fixture
@@ -66,6 +100,7 @@ def small_kernel_supports(small_kernel_tiles, monkeypatch):
     monkeypatch.setattr(supports, "SPARSE", 0.5)
     monkeypatch.setattr(supports, "ROOM", 1)
     monkeypatch.setattr(supports, "LEAST_PAIRS", 0)
+    return small_kernel_tiles
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -80,30 +115,58 @@ def test_engine_matches_the_definition_or_refuses(engine, dtype, score, rule):
         assert all("refused" in reason for reasons in refused.values() for reason in reasons), refused
 
 
-def check_kernels(masks, *names):
-    for mask in masks:
-        case = Case(*names[:2], mask, *names[2:])
-        if case.comparable:
-            check(KERNELS, case)
+def check_kernels(called, case, supported=BY_TILES):
+    """Compare kernels with the definition on a case, and see that they computed it, or refused what they must."""
+    called.clear()
+    outcome = check(KERNELS, case)
+    if case.expected_error:
+        return
+    if (case.score, case.rule) not in supported:
+        assert any("the kernels do not have" in reason for reason in outcome.refusals), outcome
+        assert not called
+    elif outcome.matched:
+        needed = needed_kernels(case.make(case.dtype))
+        # What is not finite goes by strips of the definition, lest it leak.
+        assert called or case.variant == "NaN and infinity"
+        assert called <= needed, called - needed
+    else:
+        assert all("refused while running" in reason for reason in outcome.refusals), outcome
+
+
+def cases_of(masks, *names):
+    cases = (Case(*names[:2], mask, *names[2:]) for mask in masks)
+    return [case for case in cases if case.comparable]
+
+
+def test_the_table_of_what_kernels_support_names_every_score_and_rule():
+    assert set(SCORES) == DOT_SCORES | CHANNEL_SCORES | PLAIN_SCORES
+    assert set(RULES) > CHOICES | PLAIN_RULES
+    at_the_door = {cell for cell in BY_TILES if Case(*cell, "no mask").expected_error}
+    assert (len(SCORES) * len(RULES), len(BY_TILES - at_the_door), len(at_the_door)) == (315, 231, 3)
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("dtype", HALF_AND_SINGLE, ids=lambda dtype: str(dtype).removeprefix("torch."))
 def test_kernels_match_the_definition_by_tiles(small_kernel_tiles, dtype, score, rule):
-    check_kernels(MASKS, score, rule, dtype)
+    for case in cases_of(MASKS, score, rule, dtype):
+        check_kernels(small_kernel_tiles, case)
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("score", SCORES)
 def test_kernels_match_the_definition_by_lists(small_kernel_lists, score, rule):
-    check_kernels(("Window", "Strided", "GlobalKeys", "RandomKeys", "Selected"), score, rule)
+    for case in cases_of(LISTING, score, rule):
+        check_kernels(small_kernel_lists, case)
+        if (score, rule) in BY_LISTS and not case.expected_error:
+            assert any(name.startswith("listed.") for name in small_kernel_lists), small_kernel_lists
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if "max" in rule and "Softmax" not in rule])
 @pytest.mark.parametrize("score", SCORES)
 def test_kernels_match_the_definition_by_supports(small_kernel_supports, score, rule):
-    check_kernels(MASKS, score, rule)
+    for case in cases_of(MASKS, score, rule):
+        check_kernels(small_kernel_supports, case)
 
 
 @pytest.mark.parametrize(("variant", "mask"), UNUSUAL)
@@ -111,7 +174,11 @@ def test_kernels_match_the_definition_on_unusual_inputs(small_kernel_tiles, vari
     scores = ["ScaledDot", "Additive", "Gated", "Cosine", "Gaussian", "Laplacian", "Custom", "RelativeBias"]
     rules = ["Softmax", "Softmax, sink", "Conic", "OneHot", "Uniform", "Sparsemax", "Entmax, alpha learned", "TopK"]
     for score, rule in itertools.product(scores, rules):
-        check(KERNELS, Case(score, rule, mask, variant=variant))
+        case = Case(score, rule, mask, variant=variant)
+        if variant in EMPTY:
+            assert not check(KERNELS, case).matched
+        else:
+            check_kernels(small_kernel_tiles, case)
 
 
 @pytest.mark.parametrize(("variant", "mask"), UNUSUAL)

@@ -31,7 +31,7 @@ def needed_kernels(problem: AttentionProblem, *, reads: bool = False) -> frozens
         choose > 0,
         # Rows whose mask lists few keys gather them; channel scores always go by tiles.
         masked and not by_channels,
-        alike and math.prod(problem.grid.batch_shape) >= FEWEST_ENTRIES,
+        alike and not choose and math.prod(problem.grid.batch_shape) >= FEWEST_ENTRIES,
         any(each.requires_grad for each in (*form.tensors(), problem.values, *problem.weights.learned())),
         reads,
     )
@@ -43,17 +43,16 @@ def _needed(
 ) -> frozenset[str]:
     names = set[str]()
     lists |= choice
-    if choice or (threshold and not choice):
-        names |= {"spans.score_span"}
     if choice:
-        names |= {"best.best_strip"} | ({"listed.score_listed"} if lists else set())
+        names |= {"best.best_strip", "spans.score_span", "listed.score_listed"}
     if threshold:
-        names |= {"thresholds.entmax_strip", "listed.drop_strip"}
-        names |= {"listed.score_listed", "listed.pool_weights"} if lists else set()
+        names |= {"spans.score_span", "thresholds.entmax_strip", "listed.drop_strip", "listed.pool_weights"}
+        names |= {"listed.score_listed"} if lists else set()
         names |= set() if choice else {"spans.gather_span", "candidates.weigh_candidates"}
     else:
         names |= {"listed.pool_listed"} if lists else set()
-        names |= set() if choice else {"spans.pool_span"} | ({"spans.pool_entries"} if groups else set())
+        names |= set() if choice else {"spans.pool_span"}
+        names |= {"spans.pool_entries"} if groups else set()
     if training:
         names |= {"listed.differentiate_listed"} if lists or threshold else set()
         names |= {"spans.list_span"} if threshold and not choice else set()

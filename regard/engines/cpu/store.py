@@ -39,7 +39,7 @@ def write(name: str, content: bytes) -> None:
     if folder is None:
         return
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)  # not what it lies in: a temporary folder may be gone, and stays so
         handle, path = tempfile.mkstemp(dir=folder)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -84,6 +84,7 @@ def _places() -> list[Path]:
     return places
 
 
+@cache
 def _can_write(place: Path) -> bool:
     try:
         place.mkdir(parents=True, exist_ok=True)
