@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from regard.engines import torch_internals
 from regard.engines.second import gradients_over_strips
 from regard.masks import Mask
 from regard.positions import Grid
@@ -21,11 +22,7 @@ from regard.problem import AttentionProblem
 from regard.scores import DotForm, Score
 from regard.weights import Weights
 
-# What scaled_dot_product_attention comes to on a CPU. Called by name, it hands over what its gradient needs.
-_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-_flash_gradients = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-
-# Elsewhere the choice among kernels is PyTorch's, and so is what each keeps: in a graph of its own.
+# There it is known which kernel runs. Elsewhere PyTorch chooses, and each keeps what it needs in a graph of its own.
 CALLED_BY_NAME = frozenset({"cpu"})
 
 Three = tuple[Tensor, Tensor, Tensor]
@@ -49,7 +46,7 @@ class Call(NamedTuple):
 
     def backend(self) -> SDPBackend:
         """Which kernel PyTorch would take."""
-        return SDPBackend(torch._fused_sdp_choice(self.query, self.key, self.value, **self._options()))
+        return SDPBackend(torch_internals.backend_of(self.query, self.key, self.value, **self._options()))
 
     def compute(self) -> Tensor:
         """The output, `(batch, heads, n_queries, value_dim)`."""
@@ -159,9 +156,9 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, frame: Frame, call: Call, left: Tensor, right: Tensor, values: Tensor) -> Tensor:
         ctx.frame, ctx.is_causal, ctx.inner = frame, call.is_causal, None
-        if frame.grid.device.type in CALLED_BY_NAME:
+        if frame.grid.device.type in CALLED_BY_NAME and _has_flash():
             bias = _as_numbers(call.mask, values.dtype)
-            pooled, log_totals = _flash(*call[:3], 0.0, call.is_causal, attn_mask=bias, scale=call.scale)
+            pooled, log_totals = torch_internals.flash(*call[:3], 0.0, call.is_causal, attn_mask=bias, scale=call.scale)
             ctx.save_for_backward(left, right, values, pooled, log_totals, call.mask, call.empty)
             output = shaped(call.finish(pooled), frame.grid)
             return output if output is pooled else output.detach()  # a view could not be changed in place
@@ -232,7 +229,7 @@ def _gradients(
     if gradient.shape[-1] != pooled.shape[-1]:
         gradient = pad(gradient, (0, pooled.shape[-1] - gradient.shape[-1]))
     bias = _as_numbers(mask, values.dtype)
-    to_left, to_right, to_values = _flash_gradients(
+    to_left, to_right, to_values = torch_internals.flash_gradients(
         gradient, *folded, pooled, log_totals, 0.0, is_causal, attn_mask=bias, scale=frame.scale
     )
     grid = frame.grid
@@ -241,6 +238,10 @@ def _gradients(
         _unfolded(to_right, grid, right) if needed[1] else None,
         _unfolded(to_values, grid, values) if needed[2] else None,
     )
+
+
+def _has_flash() -> bool:
+    return torch_internals.flash is not None and torch_internals.flash_gradients is not None
 
 
 def _as_numbers(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:

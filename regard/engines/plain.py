@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 
 from regard.checks import DTYPES
+from regard.engines import torch_internals
 from regard.engines.fused import Call, Frame, pool_fused
 from regard.masks import Causal, Mask
 from regard.positions import Grid
@@ -58,7 +59,7 @@ def pool_plainly(
         or keys.numel() > MOST_ELEMENTS
     ):
         return None
-    if torch._fused_sdp_choice(queries, keys, values, is_causal=is_causal, scale=scale) == MATH:
+    if torch_internals.backend_of(queries, keys, values, is_causal=is_causal, scale=scale) == MATH:
         return None
     if not is_finite(queries, keys, values):
         return None

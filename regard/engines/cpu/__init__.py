@@ -7,9 +7,9 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from regard.engines.cpu.blas import sgemm_address
 from regard.engines.cpu.needs import needed_kernels
 from regard.engines.cpu.vocabulary import unsupported
+from regard.engines.torch_internals import sgemm_address
 from regard.errors import EngineRefusal
 from regard.problem import AttentionProblem
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from regard.engines.cpu import spans, workers
-from regard.engines.cpu.blas import sgemm_address
 from regard.engines.cpu.programs import Entry, Program
 from regard.engines.cpu.tiles import Tiles
 from regard.engines.cpu.ways import NO_BOUNDS, NO_MASK, Facts, WayBack, dropout_arguments, place
+from regard.engines.torch_internals import sgemm_address
 
 GROUP_PAIRS = 1 << 20  # pairs of a group: some 3 ms forward
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from regard.engines.cpu import workers
-from regard.engines.cpu.blas import sgemm_address
 from regard.engines.cpu.channel import channel_gradients, channel_scores, prepare_queries
 from regard.engines.cpu.programs import Entry, Program
 from regard.engines.cpu.ways import KeySums, place, scaled_left
+from regard.engines.torch_internals import sgemm_address
 
 
 class DotProducts:

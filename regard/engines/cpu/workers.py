@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from regard.engines.cpu.blas import on_one_core, rest_openmp, use_one_core
+from regard.engines.torch_internals import on_one_core, rest_openmp, use_one_core
 
 Result = TypeVar("Result")
 
@@ -29,7 +29,7 @@ LEAST_SECONDS, LEAST_TASK_SECONDS = 4e-3, 1.5e-4
 # Elements of scratch that a thread keeps of each kind for its next call: 32 MiB. In more work, page faults do not show.
 KEPT_ELEMENTS = 1 << 23
 
-_pools: dict[int, ThreadPoolExecutor] = {}  # by number of threads
+_pool: tuple[int, ThreadPoolExecutor | None] = (0, None)  # how many threads it has: as many as any call has wanted
 _lock = threading.Lock()
 _inside = threading.local()
 _may_rest = True
@@ -56,7 +56,7 @@ def run(tasks: Sequence[Callable[[], Result]], seconds: float | None = None) -> 
     """
     call, threads = _Call(tasks), min(count(), len(tasks))
     short = seconds is not None and (seconds < LEAST_SECONDS or seconds < LEAST_TASK_SECONDS * len(tasks))
-    pool = _pool(count()) if threads > 1 and not short else None
+    pool = _pool_of(count()) if threads > 1 and not short else None
     if pool is None:
         with on_one_core():
             call.work()
@@ -65,11 +65,15 @@ def run(tasks: Sequence[Callable[[], Result]], seconds: float | None = None) -> 
         rest_openmp()
     futures: list[Future[None]] = []
     try:
-        with suppress(RuntimeError):  # no more threads can be started, or the interpreter ends: do with what there is
-            for _ in range(threads):
-                futures.append(pool.submit(call.work))
+        while pool is not None and not futures:
+            with suppress(RuntimeError):  # no more can be started, or the interpreter ends: do with what there is
+                for _ in range(threads):
+                    futures.append(pool.submit(call.work))
+            # A larger pool may have taken the place of this one just now.
+            pool = _pool[1] if pool is not _pool[1] else None
         if not futures:
-            call.work()
+            with on_one_core():
+                call.work()
         wait(futures, return_when=FIRST_EXCEPTION)
     finally:
         # After an error, or Ctrl-C in this thread, what has not begun never will, and what has ends with its tile.
@@ -145,21 +149,26 @@ def check_stopped() -> None:
         raise Stopped
 
 
-def _pool(threads: int) -> ThreadPoolExecutor | None:
-    """The pool of so many threads; None where no thread can be started, as when the interpreter ends."""
-    if threads not in _pools:
+def _pool_of(threads: int) -> ThreadPoolExecutor | None:
+    """The pool, of so many threads at least; None where no thread can be started, as when the interpreter ends.
+
+    A call that wants fewer leaves some of them asleep, so that callers with different settings share it.
+    """
+    if _pool[0] < threads:
         # In a thread of its own: Ctrl-C here must not leave threads half begun.
         starting = threading.Thread(target=_start, args=(threads,), name="regard_start")
         with suppress(RuntimeError):
             starting.start()
             starting.join()
-    return _pools.get(threads)
+    return _pool[1]
 
 
 def _start(threads: int) -> None:
-    """Start threads that use one core each, and leave as it was how many others use."""
+    """Start threads that use one core each, and leave as it was how many others use; fewer, begun before, end."""
+    global _pool
     with _lock:
-        if threads in _pools:
+        before = _pool[1]
+        if _pool[0] >= threads:
             return
         # This thread is new, so that this is what others use that are yet to begin.
         wanted = torch.get_num_threads()
@@ -186,14 +195,16 @@ def _start(threads: int) -> None:
             torch.set_num_threads(wanted)
         end.set()
         if begins:
-            _pools[threads] = pool
+            _pool = (threads, pool)
+            if before is not None:
+                before.shutdown(wait=False)  # what it was given to do, it does
 
 
 def _forget() -> None:
     """In a forked child: the threads are not there, torch's neither, and those must not be waited for."""
-    global _lock, _may_rest
+    global _lock, _may_rest, _pool
     _may_rest = False
-    _pools.clear()
+    _pool = (0, None)
     _lock = threading.Lock()
     _inside.__dict__.clear()
 

@@ -48,8 +48,8 @@ def test_forked_children_start_threads_of_their_own(child):
         if pid == 0:
             status = 1
             try:
-                assert not workers._pools
-                assert len({name for name in workers.run([os.getpid] * 4)}) == 1 and workers._pools
+                assert workers._pool == (0, None)
+                assert len({name for name in workers.run([os.getpid] * 4)}) == 1 and workers._pool[0]
                 torch.set_num_threads(1)
                 assert torch.equal(call(), expected)
                 status = 0

@@ -13,7 +13,8 @@ import torch
 pytest.importorskip("numba")
 
 from regard import Additive, Entmax, Gated, TopK, attend
-from regard.engines.cpu import blas, workers
+from regard.engines import torch_internals as blas
+from regard.engines.cpu import workers
 from regard.engines.tiled import Tiled
 
 KERNELS = Tiled(kernels=True)
@@ -23,7 +24,7 @@ PATIENCE = 30  # seconds after which something hangs
 @pytest.fixture
 def no_pools(monkeypatch, two_threads):
     """As at the start of a process."""
-    monkeypatch.setattr(workers, "_pools", {})
+    monkeypatch.setattr(workers, "_pool", (0, None))
 
 
 def names_of_threads(n_tasks, meeting=None):
@@ -108,7 +109,7 @@ def test_first_calls_at_the_same_time_share_one_pool(no_pools):
 
     with ThreadPoolExecutor(8) as threads:
         seen = [future.result(PATIENCE) for future in [threads.submit(call) for _ in range(8)]]
-    assert len(workers._pools) == 1
+    assert workers._pool[0] == 2
     assert len(set().union(*seen)) <= 2
 
 
@@ -286,3 +287,34 @@ def test_concurrent_calls_give_the_bits_of_serial_ones(two_threads):
         for place, future in enumerate(futures):
             for one, other in zip(future.result(PATIENCE), serial[place % 20], strict=True):
                 assert torch.equal(one, other)
+
+
+def test_threads_do_not_add_up_over_the_settings_of_torch(no_pools):
+    known = set(threading.enumerate())
+    for n in [*range(2, 10), *range(9, 1, -1)]:
+        torch.set_num_threads(n)
+        assert workers.run([partial(int, each) for each in range(n)]) == list(range(n))
+    deadline = time.monotonic() + PATIENCE
+    while len(begun := set(threading.enumerate()) - known) > 9 and time.monotonic() < deadline:
+        time.sleep(0.001)  # smaller pools end in their own time
+    assert len(begun) <= 9
+
+
+def test_callers_with_different_settings_at_the_same_time_get_what_is_theirs(no_pools):
+    errors = []
+
+    def call(n):
+        torch.set_num_threads(n)
+        for _ in range(20):
+            if workers.run([lambda each=each: (n, each) for each in range(2 * n)]) != [
+                (n, each) for each in range(2 * n)
+            ]:
+                errors.append(n)
+
+    callers = [threading.Thread(target=call, args=(n,)) for n in (2, 3, 5, 8, 4)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    assert not errors
+    assert workers._pool[0] == 8

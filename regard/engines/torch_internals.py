@@ -1,4 +1,10 @@
-"""Torch's own libraries: the matrix product of its BLAS, as an address for kernels, and how many cores it uses."""
+"""What is private in torch and used here, in one place: another torch may lack it, and then each has a way without.
+
+- which of its kernels `scaled_dot_product_attention` would take: without an answer, `sdpa` leaves all to others;
+- its flash attention by name, with what its gradient needs: without it, autograd keeps a graph of its own;
+- the matrix product of its BLAS as an address: without it there are no compiled kernels;
+- how many cores its libraries use in one thread: without that, `torch.set_num_threads` says it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +13,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend
 
 _LIBRARIES = ("libtorch_cpu.so", "torch_cpu.dll", "libtorch_cpu.dylib")
+
+_MATH = int(SDPBackend.MATH.value)
+
+_choice = getattr(torch, "_fused_sdp_choice", None)
+
+
+def backend_of(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> int:
+    """Which kernel `scaled_dot_product_attention` would take, as a value of SDPBackend; MATH if nobody knows."""
+    return _MATH if _choice is None else int(_choice(query, key, value, **options))
+
+
+def _operator(name: str) -> Any:
+    return getattr(getattr(torch.ops.aten, name, None), "default", None)
+
+
+# What scaled_dot_product_attention comes to on a CPU. Called by name, it hands over what its gradient needs.
+flash = _operator("_scaled_dot_product_flash_attention_for_cpu")
+flash_gradients = _operator("_scaled_dot_product_flash_attention_for_cpu_backward")
 
 
 @cache
