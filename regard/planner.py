@@ -101,9 +101,13 @@ def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Pl
         reason=("it was asked for" if engine is not None else _reason(chosen, work)) + _detour(chosen, problem, plain),
         refusals=MappingProxyType(refusals),
         passed_over=MappingProxyType(passed_over),
-        bytes=chosen.bytes(problem),
+        bytes=(_without_kernels(chosen) if plain is not None else chosen).bytes(problem),
         problem=_describe(problem),
     )
+
+
+def _without_kernels(engine: Engine) -> Engine:
+    return Tiled(engine.tile_elements, kernels=False) if isinstance(engine, Tiled) else engine
 
 
 def find_engine(engine: str | Engine) -> Engine:

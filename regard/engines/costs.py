@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.engines.cpu import is_worthwhile, missing
-from regard.engines.cpu.vocabulary import unsupported
+from regard.engines.cpu import may_compile
 from regard.problem import AttentionProblem
 from regard.scores.form import ChannelForm
 from regard.weights import Entmax, OneHot, TopK
@@ -66,7 +65,7 @@ def work_of(problem: AttentionProblem) -> Work:
         width=form.width,
         rule="threshold" if isinstance(rule, Entmax) else "choice" if isinstance(rule, TopK | OneHot) else "sums",
         n_steps=len(form.steps),
-        compiled=is_worthwhile(problem) and unsupported(problem) is None and missing() is None,
+        compiled=may_compile(problem),
         training=training,
         masked=problem.mask is not None,
         threads=torch.get_num_threads(),

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from regard.engines.base import Engine
 from regard.engines.costs import Work, kernel_seconds, plain_tile_seconds
-from regard.engines.cpu import why_plain
+from regard.engines.cpu import may_compile, why_plain
+from regard.engines.cpu.footprint import kernel_bytes
 from regard.engines.gradients import attach
 from regard.engines.nonfinite import pool_nonfinite
 from regard.engines.rounding import rounds_apart
@@ -60,6 +61,8 @@ class Tiled(Engine):
         return reasons
 
     def bytes(self, problem: AttentionProblem) -> int:
+        if may_compile(problem, self.kernels):
+            return kernel_bytes(problem) + _projected_bytes(problem)
         grid = problem.grid
         stream = Stream((problem,), self.tile_elements, self.kernels)
         rows, columns = stream.tile_shape
@@ -67,7 +70,7 @@ class Tiled(Engine):
         tile = batch * rows * columns * (2 * problem.form.width + 6)
         strip = 0 if isinstance(problem.weights, OnePass) else batch * rows * grid.n_keys
         per_row = batch * grid.n_queries * (problem.values.shape[-1] + 2)
-        return (tile + strip + per_row) * problem.compute_dtype.itemsize
+        return (tile + strip + per_row) * problem.compute_dtype.itemsize + _projected_bytes(problem)
 
     def seconds(self, work: Work) -> float:
         return kernel_seconds(work) if work.compiled and self.kernels is not False else plain_tile_seconds(work)
@@ -91,6 +94,13 @@ class Tiled(Engine):
                 # torch may round the products of a backward pass otherwise; kernels take the same tiles in both.
                 return pool_by_strips(problem)
             return attach(stream, pooled, tuple(captured.values())).to(problem.dtype)
+
+
+def _projected_bytes(problem: AttentionProblem) -> int:
+    """What the form has beside the inputs: projections, biases, positions."""
+    given = {each.untyped_storage().data_ptr() for each in (problem.queries, problem.keys, problem.values)}
+    form = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in problem.form.tensors()}
+    return sum(size for place, size in form.items() if place not in given)
 
 
 def _tracked(problem: AttentionProblem) -> bool:

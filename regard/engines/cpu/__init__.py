@@ -48,6 +48,12 @@ def is_worthwhile(problem: AttentionProblem) -> bool:
     return problem.grid.n_queries * problem.grid.n_keys >= WORTHWHILE
 
 
+def may_compile(problem: AttentionProblem, kernels: bool | None = None) -> bool:
+    """Whether there may be kernels for a problem, by a look that imports nothing; `why_plain` knows for sure."""
+    worthwhile = kernels is True or is_worthwhile(problem)
+    return kernels is not False and worthwhile and unsupported(problem) is None and missing() is None
+
+
 def why_plain(problem: AttentionProblem, kernels: bool | None = None, *, reads: bool = False) -> str | None:
     """Why a problem is computed in plain torch; None where kernels compute it.
 
