@@ -79,7 +79,8 @@ def measure(name: str, wait: float) -> dict[str, float | None]:
     options, kind = CASES[name]
     script = _SCRIPT.format(kind=kind, wait=wait, shape=SHAPE, options=options)
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
+        # Threads that sleep where they wait for each other, as in the command `regard`: the machine may be busy.
+        environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "NUMBA_CACHE_DIR": folder}
         run = subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
         )

@@ -201,3 +201,16 @@ def test_an_engine_accepts_exactly_what_it_has_no_reason_to_refuse(engine, score
         if not case.expected_error:
             problem = case.make(torch.float32)
             assert ENGINES[engine].accepts(problem) == (not ENGINES[engine].refusals(problem)), case
+
+
+def test_a_plan_does_not_speak_of_kernels_where_numba_is_broken(monkeypatch):
+    from regard.engines import cpu
+
+    monkeypatch.setattr(cpu, "unusable", lambda: "Numba is installed but cannot be imported: too old")
+    made = plan(rows(300), rows(300), rows(300), weights=regard.Sigmoid(), engine="tiled")
+    assert made.reason.endswith("(in plain torch: Numba is installed but cannot be imported: too old)")
+    chosen = plan(rows(1000), rows(1000), rows(1000), weights=regard.Sigmoid())
+    assert "compiled kernels" not in chosen.reason
+    assert "too old" in chosen.reason
+    with pytest.raises(EngineRefusal, match="too old"):
+        attend(rows(300), rows(300), rows(300), engine=Tiled(kernels=True))

@@ -67,10 +67,14 @@ class Tiled(Engine):
         stream = Stream((problem,), self.tile_elements, self.kernels)
         rows, columns = stream.tile_shape
         batch = math.prod(grid.batch_shape)
-        tile = batch * rows * columns * (2 * problem.form.width + 6)
+        tile = batch * rows * columns * (2 * problem.form.width + 3)
         strip = 0 if isinstance(problem.weights, OnePass) else batch * rows * grid.n_keys
         per_row = batch * grid.n_queries * (problem.values.shape[-1] + 2)
-        return (tile + strip + per_row) * problem.compute_dtype.itemsize + _projected_bytes(problem)
+        taken = (tile + strip + per_row) * problem.compute_dtype.itemsize
+        # Whether inputs are finite is asked first, and half precision is turned to float32 for it.
+        inputs = (problem.queries, problem.keys, problem.values)
+        looked_at = max(each.numel() for each in inputs) * 4 if problem.dtype.itemsize < 4 else 0
+        return max(taken, looked_at) + _projected_bytes(problem)
 
     def seconds(self, work: Work) -> float:
         return kernel_seconds(work) if work.compiled and self.kernels is not False else plain_tile_seconds(work)

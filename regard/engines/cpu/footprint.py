@@ -27,7 +27,7 @@ def kernel_bytes(problem: AttentionProblem) -> int:
     n_rows, value_dim = math.prod(grid.batch_shape) * grid.n_queries, problem.values.shape[-1]
     threads = max(min(torch.get_num_threads(), -(-n_rows // 256)), 1)
     total = sum(_FLOAT * _copied(each) for each in (left, right, problem.values))
-    total += 2 * _FLOAT * n_rows  # the largest score of each row, and its sum
+    total += 4 * _FLOAT * n_rows  # the largest score of each row and its sum, before and after the end
     if problem.dtype != torch.float32:
         total += _FLOAT * n_rows * value_dim  # the output before it is rounded
     tile = _CHANNEL_TILE if isinstance(form, ChannelForm) else _TILE

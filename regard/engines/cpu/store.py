@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 _DIGEST_BYTES = 32
+_IMPORT = b"regard.engines.cpu." + b"jit"  # what sources of machine code import; in two parts, since this file is none
 
 
 def read(name: str) -> bytes | None:
@@ -123,6 +124,6 @@ def _sources(folder: Path) -> bytes:
     found = hashlib.sha256()
     for path in sorted(folder.glob("*.py")):
         source = path.read_bytes()
-        if b"regard.engines.cpu.jit" in source or path.stem in ("jit", "codes", "signatures"):
+        if _IMPORT in source or path.stem in ("jit", "codes", "signatures"):
             found.update(source)
     return found.digest()
