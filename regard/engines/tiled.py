@@ -70,10 +70,12 @@ class Tiled(Engine):
         tile = batch * rows * columns * (2 * problem.form.width + 3)
         strip = 0 if isinstance(problem.weights, OnePass) else batch * rows * grid.n_keys
         per_row = batch * grid.n_queries * (problem.values.shape[-1] + 2)
-        taken = (tile + strip + per_row) * problem.compute_dtype.itemsize
+        # Blocks of rows are put together at the end, beside them; in half precision they are never the output itself.
+        half = problem.dtype.itemsize < 4
+        taken = (tile + strip + per_row if half else max(tile + strip, per_row)) * problem.compute_dtype.itemsize
         # Whether inputs are finite is asked first, and half precision is turned to float32 for it.
         inputs = (problem.queries, problem.keys, problem.values)
-        looked_at = max(each.numel() for each in inputs) * 4 if problem.dtype.itemsize < 4 else 0
+        looked_at = max(each.numel() for each in inputs) * 4 if half else 0
         return max(taken, looked_at) + _projected_bytes(problem)
 
     def seconds(self, work: Work) -> float:

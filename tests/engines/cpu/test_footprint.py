@@ -36,7 +36,8 @@ with torch.no_grad():
             before = peak()
             output = attend(q, k, v, engine=engine, **options)
             taken = peak() - before - output.nbytes
-            found[f"{name}, {'kernels' if kernels else 'plain'}"] = plan(q, k, v, engine=engine, **options).bytes / taken
+            said = plan(q, k, v, engine=engine, **options).bytes
+            found[f"{name}, {'kernels' if kernels else 'plain'}"] = said / taken
             del output, q, k, v
 print(json.dumps(found))
 """
@@ -49,4 +50,4 @@ def test_the_bytes_of_a_plan_are_within_a_quarter_of_what_is_measured(child):
     exact = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "OMP_WAIT_POLICY": "PASSIVE"}
     ratios = json.loads(child(CODE, seconds=600, **exact))
     assert len(ratios) == 6
-    assert all(0.75 < ratio < 1.28 for ratio in ratios.values()), ratios
+    assert all(0.75 < ratio < 1.25 for ratio in ratios.values()), ratios
