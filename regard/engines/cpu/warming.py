@@ -20,6 +20,7 @@ from pathlib import Path
 
 from regard.engines.cpu import jit, reading, store
 
+PRIORITY = 5  # of the process that compiles: a quarter of a core, where others want all of it
 MOST_STARTS = 2  # of a process that compiles: one that ended too early is started once more
 
 _CHILD = """\
@@ -156,11 +157,11 @@ def compile_in_background(first: Sequence[str]) -> None:
 
 
 def _step_back() -> None:
-    """Leave the cores to others."""
+    """Let others go first: not so far that a caller who keeps every core busy waits for kernels for hours."""
     if hasattr(os, "nice"):
-        os.nice(19)
+        os.nice(PRIORITY)
     with suppress(OSError):  # Linux weighs sessions first, and this process has one to itself
-        Path("/proc/self/autogroup").write_text("19")
+        Path("/proc/self/autogroup").write_text(str(PRIORITY))
 
 
 def compile_all(processes: int) -> Iterator[str]:
