@@ -161,7 +161,7 @@ def test_kernels_match_the_definition_by_lists(small_kernel_lists, score, rule):
         matched |= check_kernels(small_kernel_lists, case).matched
         called |= small_kernel_lists
     gathered = any(name.startswith(("listed.score", "listed.pool_l")) for name in called)
-    assert gathered == (matched and (score, rule) in BY_LISTS)
+    assert gathered == ((score, rule) in BY_LISTS) or not matched
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if "max" in rule and "Softmax" not in rule])

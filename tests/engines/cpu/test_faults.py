@@ -326,9 +326,9 @@ def test_kernels_run_where_no_folder_can_be_written(child):
     child(code, NUMBA_CACHE_DIR=nowhere)
     # And where there are none, every process compiles for itself.
     code = f"""
-import tempfile
+import pathlib, tempfile
 from regard.engines.cpu import store
-store._places, tempfile.tempdir = lambda: [Path({nowhere!r})], {nowhere!r}
+store._places, tempfile.tempdir = lambda: [pathlib.Path({nowhere!r})], {nowhere!r}
 {code}
 assert store.writable() is None
 """
