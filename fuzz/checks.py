@@ -1,0 +1,382 @@
+"""The promises that a random case is held to, one function each. A promise that is broken raises `Broken`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import regard
+from fuzz.cases import Case
+from fuzz.definition import attention
+from fuzz.expected import Expected, alphas_of, expect, sane
+from fuzz.objects import Call, make_call, make_engine
+from regard.errors import EngineRefusal, RegardError
+
+
+class Broken(AssertionError):
+    """A promise that did not hold."""
+
+
+def matches(case: Case) -> None:
+    """The output and every gradient are the definition's, up to rounding."""
+    expected, call = expect(case), make_call(case)
+    output = call.attend()
+    _compare("output", output.detach(), expected, known=expected.rows)
+    gradients = _gradients(call, output, expected.gradient)
+    for name, got in gradients.items():
+        if not bool(expected.dirty.any()):
+            _compare(name, got, expected)
+        elif name == "queries":
+            _compare(name, got, expected, known=_gathered(~expected.dirty, got))
+        elif name in ("keys", "values"):
+            _compare(name, got, expected, known=_gathered(expected.known_keys, got))
+    _shows_what_is_broken(case, output.detach(), expected)
+
+
+def stays_in_the_hull(case: Case) -> None:
+    """Convex weights sum to 1, forward and backward, and the output lies between the least and the greatest value."""
+    expected, call = expect(case), make_call(case)
+    if not _is_convex(case) or bool(expected.dirty.any()) or _overflows(case, expected):
+        return
+    output = call.attend()
+    seen = expected.weights.sum(-1, keepdim=True) > 0
+    values = torch.where(case.values.isfinite(), case.values, 0)
+    allowed = (~expected.scored.blocked).unsqueeze(-1)  # (*batch, n, m, 1)
+    if not allowed.numel():
+        return
+    spread = values.unsqueeze(-3).expand(*allowed.shape[:-1], values.shape[-1])
+    least = torch.where(allowed, spread, torch.inf).amin(-2)
+    greatest = torch.where(allowed, spread, -torch.inf).amax(-2)
+    largest = values.abs().amax() if values.numel() else 0
+    slack = 32 * torch.finfo(case.dtype).eps * largest + torch.finfo(case.dtype).tiny
+    got = output.detach().double()
+    inside = (got >= least - slack) & (got <= greatest + slack)
+    _demand(bool((inside | ~seen).all()), f"the output leaves the hull of the values: {_worst(got, ~inside & seen)}")
+    _demand(bool((got[~seen.expand(got.shape)] == 0).all()), "a fully masked row is not zeros")
+    if bool(values.isfinite().all()) and output.requires_grad:
+        ones = torch.ones_like(output)
+        (to_values,) = torch.autograd.grad(output, [call.leaves["values"]], ones)
+        received = to_values.double().sum(-2).sum_to_size(*to_values.shape[:-2], to_values.shape[-1])
+        wanted = seen.double().sum(-2).sum()
+        together = float(received.sum()) / max(values.shape[-1], 1)
+        share = 64 * torch.finfo(case.dtype).eps * math.sqrt(max(expected.weights.shape[-1], 1))
+        _demand(abs(together - float(wanted)) <= share * float(wanted) + 1e-30, f"backward weights sum to {together}")
+
+
+def reads_one_set_of_weights(case: Case) -> None:
+    """Every reading of a view comes from the same weights, those of the definition, in float32 at least."""
+    expected, call = expect(case), make_call(case, grad=case.random.random() < 0.3)
+    if bool(expected.dirty.any()):
+        return
+    view = call.weigh()
+    dense = view.dense().detach()
+    *_, n, m = dense.shape
+    _demand(dense.dtype == _reading(case), f"dense is {dense.dtype}")
+    scale = max(float(expected.weights.abs().max()), 1.0) if expected.weights.numel() else 1.0
+    slack = 64 * torch.finfo(torch.float32 if case.dtype != torch.float64 else torch.float64).eps
+    if _is_convex(case) and not _overflows(case, expected):
+        total = dense.double().sum(-1)
+        wanted = (expected.weights.sum(-1) > 0).double()
+        _demand(_near(total, wanted, slack * math.sqrt(max(m, 1))), f"rows sum to {_worst(total, total != wanted)}")
+    if _overflows(case, expected):
+        return
+    same = slack * scale
+    chooser = case.random
+    if n and m:
+        top, left = chooser.randrange(n), chooser.randrange(m)
+        rows, columns = slice(top, chooser.randint(top + 1, n)), slice(left, chooser.randint(left + 1, m))
+        _reads(view.tile(rows, columns), dense[..., rows, columns], same, "tile", case)
+        index = [chooser.randrange(n) for _ in range(3)]
+        _reads(view.rows(index).detach(), dense[..., index, :], same, "rows", case)
+        k = chooser.choice((1, 3, m))
+        found = view.top(k)
+        heaviest = dense.sort(-1, descending=True).values[..., :k].clamp(min=0)
+        if case.rule.kind != "raw" and not _raw_inside(case):
+            _reads(found.weights.detach(), heaviest, same, "top", case)
+        picked = dense.gather(-1, found.indices.clamp(min=0))
+        _reads(found.weights.detach(), torch.where(found.indices >= 0, picked, 0), same, "top's indices", case)
+        _reads(view.received().detach(), dense.double().sum(-2), same * n, "received", case)
+        height, width = chooser.randint(1, n), chooser.randint(1, m)
+        pooled = view.map(height, width).detach()
+        _reads(pooled.double().sum((-1, -2)), dense.double().sum((-1, -2)), same * n * m, "map", case)
+        largest = view.map(1, 1, pool="max").detach()[..., 0, 0]
+        _reads(largest, dense.amax((-1, -2)), same, "map by max", case)
+    if view.kind in ("convex", "one-hot", "uniform"):
+        exact = -torch.xlogy(dense.double(), dense.double()).sum(-1)
+        _reads(view.entropy().detach(), exact, same * max(m, 1) * 30, "entropy", case)
+        if not _overflows(case, expected):
+            view.verify()
+
+
+def says_that_its_inputs_changed(case: Case) -> None:
+    """A view whose inputs were changed in place gives the weights of before, of after, or an error."""
+    if case.broken or min(case.queries.shape[-2], case.keys.shape[-2]) == 0:
+        return
+    call = make_call(case, grad=False)
+    view = call.weigh()
+    before = view.dense().clone()
+    if case.random.random() < 0.5:
+        view.top(1)
+    target = case.random.choice([call.keys, call.queries])
+    try:
+        with torch.no_grad():
+            target.mul_(-0.5)
+    except RuntimeError:
+        return  # an expanded tensor cannot be changed in place
+    after = make_after(call).dense()
+    readings: dict[str, tuple[Callable[[], Tensor], Callable[[Tensor], Tensor]]] = {
+        "dense": (view.dense, lambda w: w),
+        "rows": (lambda: view.rows([0]), lambda w: w[..., :1, :]),
+        "received": (view.received, lambda w: w.sum(-2)),
+        "map": (lambda: view.map(1, 1), lambda w: w.sum((-1, -2), keepdim=True)),
+    }
+    for name, (read, define) in readings.items():
+        try:
+            got = read().double()
+        except RegardError:
+            continue
+        answers = [define(each.double()) for each in (before, after)]
+        scale = max(float(each.abs().max()) for each in answers)
+        slack = 1e-3 * scale * (1 if case.dtype in (torch.float32, torch.float64) else 30)
+        if not scale < 1e30:
+            continue
+        _demand(
+            any(_near(got, each, slack) for each in answers), f"{name} is neither the old weights' nor the new ones'"
+        )
+
+
+def make_after(call: Call) -> regard.WeightsView:
+    """A view of the call as it is now."""
+    return call.weigh(engine="reference")
+
+
+def merges_in_any_split(case: Case) -> None:
+    """Partials over parts of the keys, merged in order, are attention over all of them."""
+    expected = expect(case)
+    kinds = case.score.kinds() | (case.mask.kinds() if case.mask else set())
+    if case.mask is not None or kinds & {"bias", "alibi", "relative"} or bool(expected.dirty.any()):
+        return
+    call = make_call(case, grad=case.random.random() < 0.5)
+    m = case.keys.shape[-2]
+    cuts = sorted(case.random.randint(0, m) for _ in range(case.random.randint(1, 3)))
+    spans = [slice(start, stop) for start, stop in zip([0, *cuts], [*cuts, m], strict=True)]
+    parts = [
+        regard.partial(
+            call.queries, call.keys[..., span, :], call.values[..., span, :], score=call.score, weights=call.weights
+        )
+        for span in spans
+    ]
+    while len(parts) > 1:  # neighbours, in any order
+        place = case.random.randrange(len(parts) - 1)
+        parts[place : place + 2] = [parts[place].merge(parts[place + 1])]
+    output = parts[0].finish()
+    _compare("output", output.detach(), expected, known=expected.rows)
+    if output.requires_grad:
+        for name, got in _gradients(call, output, expected.gradient).items():
+            _compare(name, got, expected)
+
+
+def differentiates_twice(case: Case) -> None:
+    """The derivative of a gradient is the definition's, computed in float64."""
+    small = case.queries.shape[-2] * case.keys.shape[-2] <= 600
+    if case.broken or not small or any(each.numel() == 0 for each in (case.queries, case.keys, case.values)):
+        return
+    sizes = [float(each.abs().max()) for each in (case.queries, case.keys, case.values)]
+    if not all(1e-3 < size < 1e3 for size in sizes) or alphas_of(case.rule):
+        return
+    # In float64, where nothing is lost to rounding; which engine computes it does not depend on the dtype alone.
+    call = make_call(case, torch.float64)
+    leaves = {name: each.detach().clone().requires_grad_() for name, each in sane(case).items()}
+    tensors = leaves["queries"], leaves["keys"], leaves["values"]
+    define = attention(case.score, case.rule, case.mask, leaves, *tensors)[0]
+    try:
+        got = _second(call.attend(), call.leaves, case)
+    except EngineRefusal:
+        return
+    wanted = _second(define, leaves, case)
+    for name, exact in wanted.items():
+        size = max(float(exact.abs().max()), 1.0)
+        off = float((got[name] - exact).abs().nan_to_num(torch.inf).max())
+        _demand(off <= 1e-6 * size, f"the second derivative of {name} is off by {off:.3g} of {size:.3g}")
+
+
+def _second(output: Tensor, leaves: dict[str, Tensor], case: Case) -> dict[str, Tensor]:
+    """The gradient of a random sum of the gradients of a random sum of the output."""
+    generator = case.generator
+
+    def weighed(tensor: Tensor) -> Tensor:
+        return (tensor * torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype)).sum()
+
+    found = list(leaves.values())
+    first = torch.autograd.grad(weighed(output), found, create_graph=True, allow_unused=True, materialize_grads=True)
+    total = sum(weighed(each) for each in first)
+    nothing = {name: torch.zeros_like(each) for name, each in leaves.items()}
+    if not isinstance(total, Tensor) or not total.requires_grad:
+        return nothing
+    second = torch.autograd.grad(total, found, allow_unused=True, materialize_grads=True)
+    return dict(zip(leaves, second, strict=True))
+
+
+def raises_or_is_right_after_a_change(case: Case) -> None:
+    """A backward pass after an input was changed in place raises, or gives the gradient of the call as it was."""
+    if case.broken:
+        return
+    expected, call = expect(case), make_call(case)
+    output = call.attend()
+    if not output.requires_grad:
+        return
+    name = case.random.choice(["queries", "keys", "values", *case.parameters])
+    with torch.no_grad():
+        call.leaves[name].mul_(-0.7)
+        if call.tensors[0].data_ptr() != call.leaves["queries"].data_ptr():
+            for each in call.tensors:
+                each.mul_(1.3)
+    try:
+        gradients = _gradients(call, output, expected.gradient)
+    except RuntimeError as error:
+        _demand("modified by an inplace" in str(error) or isinstance(error, RegardError), f"says {error}")
+        return
+    for each, got in gradients.items():
+        _compare(each, got, expected)
+
+
+def gives_the_same_bits(case: Case) -> None:
+    """The same call gives the same bits, gradients included."""
+    found = []
+    for _ in range(2):
+        call = make_call(case)
+        output = call.attend()
+        gradient = torch.ones_like(output)
+        found.append([output.detach(), *_gradients(call, output, gradient).values()])
+    for one, other in zip(*found, strict=True):
+        same = torch.equal(one.nan_to_num(1.5), other.nan_to_num(1.5))
+        _demand(same, "two equal calls differ")
+
+
+def drops_the_same_weights(case: Case) -> None:
+    """Dropout drops the same weights in every engine, as many as it was asked to, and scales up the others."""
+    if case.broken or case.rule.kind != "softmax":
+        return
+    call = make_call(case, grad=False)
+    share = case.random.choice((0.1, 0.5))
+    outputs = []
+    for engine in ("reference", make_engine("plain tiles", case.random), make_engine("kernels", case.random), None):
+        torch.manual_seed(case.seed)
+        try:
+            outputs.append(call.attend(engine=engine, dropout=share).double())
+        except EngineRefusal:
+            continue
+    expected = expect(case)
+    if _overflows(case, expected):
+        return
+    slack = expected.allowed["output"] / (1 - share) * 4
+    for each in outputs[1:]:
+        same = torch.where(expected.rows, (each - outputs[0]).abs(), 0)
+        _demand(not same.numel() or float(same.max()) <= slack, f"engines drop differently: {float(same.max()):.3g}")
+
+
+PROMISES = (
+    matches,
+    stays_in_the_hull,
+    reads_one_set_of_weights,
+    says_that_its_inputs_changed,
+    merges_in_any_split,
+    differentiates_twice,
+    raises_or_is_right_after_a_change,
+    gives_the_same_bits,
+    drops_the_same_weights,
+)
+
+
+# How they are compared ------------------------------------------------------------------------------------------------
+
+
+def _gradients(call: Call, output: Tensor, gradient: Tensor) -> dict[str, Tensor]:
+    if not output.requires_grad:
+        return {}
+    found = torch.autograd.grad(output, list(call.leaves.values()), gradient.to(output.dtype), allow_unused=True)
+    return {
+        name: torch.zeros_like(leaf) if each is None else each
+        for (name, leaf), each in zip(call.leaves.items(), found, strict=True)
+    }
+
+
+def _compare(name: str, got: Tensor, expected: Expected, known: Tensor | None = None) -> None:
+    wanted, allowed = expected.exact[name], expected.allowed[name]
+    _demand(tuple(got.shape) == tuple(wanted.shape), f"{name} is {tuple(got.shape)}, not {tuple(wanted.shape)}")
+    off = (got.double() - wanted).abs()
+    off = torch.where(torch.ones_like(off, dtype=torch.bool) if known is None else known.expand(off.shape), off, 0)
+    if not off.numel() or math.isinf(allowed):
+        return
+    worst = off.flatten()[off.nan_to_num(torch.inf).argmax()]
+    _demand(
+        bool(worst <= allowed),
+        f"{name} is off by {float(worst):.3g} where {allowed:.3g} is allowed (largest {float(wanted.abs().max()):.3g})",
+    )
+
+
+def _gathered(known: Tensor, like: Tensor) -> Tensor:
+    """What is known of rows `(*batch, n, 1)` that broadcast from a tensor: known where it is for all of them."""
+    unknown = (~known).double().expand(*known.shape[:-1], like.shape[-1])
+    return unknown.sum_to_size(like.shape) == 0
+
+
+def _shows_what_is_broken(case: Case, output: Tensor, expected: Expected) -> None:
+    """NaN in a key shows in every row that sees it, under a rule that divides by a sum of all."""
+    if not case.broken or case.rule.kind != "softmax" or case.score.kinds() & {"equal", "on"}:
+        return
+    allowed = ~expected.scored.blocked
+    broken = case.keys.isnan().any(-1).unsqueeze(-2) & allowed
+    rows = broken.any(-1, keepdim=True).expand(output.shape)
+    _demand(not bool(output[rows].isfinite().any()), "a NaN key does not show in a row that sees it")
+
+
+def _is_convex(case: Case) -> bool:
+    rule = case.rule.inside[0] if case.rule.kind == "top-k" else case.rule
+    return rule.kind in ("softmax", "entmax", "uniform", "one-hot", "proportional") and "sink" not in rule.options
+
+
+def _raw_inside(case: Case) -> bool:
+    return "raw" in case.rule.kinds()
+
+
+def _overflows(case: Case, expected: Expected) -> bool:
+    """Whether scores leave what the dtype of computation, or that of projections, can hold."""
+    if case.rule.kind == "uniform":
+        return False
+    projected = case.dtype == torch.float16 and bool(case.parameters)
+    limit = 1e4 if projected else 1e290 if case.dtype == torch.float64 else 1e36
+    size = expected.scored.size
+    return bool(size.numel() and float(size.max()) > limit) or math.isinf(expected.allowed["output"])
+
+
+def _reading(case: Case) -> torch.dtype:
+    return torch.float64 if case.dtype == torch.float64 else torch.float32
+
+
+def _reads(got: Tensor, wanted: Tensor, slack: float, name: str, case: Case) -> None:
+    _demand(got.dtype in (torch.float32, torch.float64), f"{name} is read in {got.dtype}")
+    _demand(got.shape == wanted.shape, f"{name} is {tuple(got.shape)}, not {tuple(wanted.shape)}")
+    got, wanted = got.double(), wanted.double()
+    _demand(_near(got, wanted, slack), f"{name} is not what dense() says: off by {_worst(got - wanted, None)}")
+
+
+def _near(got: Tensor, wanted: Tensor, slack: float) -> bool:
+    off = (got - wanted).abs()
+    return bool((torch.isnan(got) & torch.isnan(wanted) | (got == wanted) | (off <= slack)).all())
+
+
+def _worst(tensor: Tensor, where: Tensor | None) -> str:
+    chosen = tensor.flatten() if where is None else tensor[where.expand(tensor.shape)]
+    return (
+        f"{float(chosen.flatten()[chosen.abs().nan_to_num(torch.inf).argmax()]):.6g}" if chosen.numel() else "nothing"
+    )
+
+
+def _demand(holds: Any, text: str) -> None:
+    if not holds:
+        raise Broken(text)

@@ -1,0 +1,243 @@
+"""What a case must give: output and gradients of the float64 definition, and how far off rounding may put them.
+
+The allowance is not a number that was tuned but a measurement: the error of the same formula computed in the case's own
+dtype, and how far the definition itself moves when inputs, scores and the gradient of scores are off by a few units in
+the last place. Where scores are so large that rounding decides the weights, the definition says so by moving a lot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fuzz.cases import Case
+from fuzz.definition import Scored, attention
+from fuzz.parts import Part
+
+SAMPLES = 3
+# Scores that are computed from queries and keys as they are: in float32 for half precision too.
+UNPROJECTED = {"dot", "boxcar", "equal", "epanechnikov", "triangular", "soft cap", "scaled", "on", "sum"}
+
+
+@dataclass
+class Expected:
+    """Output, weights and gradients by name, what each may be off by, and the rows that can be compared."""
+
+    exact: dict[str, Tensor]
+    allowed: dict[str, float]
+    weights: Tensor
+    scored: Scored
+    gradient: Tensor  # dO, 0 in rows that cannot be compared
+    rows: Tensor  # (*batch, n, 1): rows whose output is known
+    dirty: Tensor  # (*batch, n, 1): rows that see NaN or infinity
+    known_keys: Tensor  # (*batch, m, 1): keys that no dirty row sees
+
+
+def expect(case: Case) -> Expected:
+    """The definition's answer for a case."""
+    dirty, allowed_pairs = _who_sees_what(case)
+    inputs = sane(case)
+    exact_scored = _run(case, inputs)[2]
+    epsilon = _epsilon(case)
+    generator = case.generator
+    shape = exact_scored.scores.shape
+    chooses = bool(case.rule.kinds() & {"one-hot", "top-k"})
+    noises = [_noise(shape, inputs["keys"], chooses, generator) * 8 * epsilon for _ in range(SAMPLES)]
+    rows = ~dirty & ~_undecided(case, exact_scored, 8 * epsilon)
+    value_dim = case.values.shape[-1]
+    gradient = torch.randn(*shape[:-1], value_dim, generator=generator, dtype=torch.float64)
+    gradient = torch.where(rows, gradient.to(case.dtype).double(), 0)
+
+    exact, weights, scored = _differentiate(case, inputs, gradient)
+    plain_inputs = {name: each.to(case.dtype) for name, each in inputs.items()}
+    plain, _, _ = _differentiate(case, plain_inputs, gradient.to(case.dtype))
+    moved = []
+    for noise in noises:
+        shaken = {name: _shaken(each, epsilon, generator, name == "keys") for name, each in inputs.items()}
+        moved.append(_differentiate(case, shaken, gradient, None if case.exact else noise)[0])
+    rounding = _rounding(case, inputs, weights, gradient, generator)
+    allowed = {}
+    for name, wanted in exact.items():
+        if not bool(plain[name].isfinite().all() & plain["output"].isfinite().all()):
+            allowed[name] = float("inf")  # the formula itself leaves the numbers that the dtype has
+            continue
+        largest = float(wanted.abs().max()) if wanted.numel() else 0.0
+        units = 8 if name == "output" else 64
+        allowed[name] = (
+            2 * _distance(plain[name].double(), wanted)
+            + 3 * max(_distance(each[name], wanted) for each in moved)
+            + 4 * rounding.get(name, 0.0)
+            + units * torch.finfo(case.dtype).eps * largest
+            + 4 * torch.finfo(case.dtype).tiny
+        )
+    seen = (allowed_pairs & dirty).any(-2).unsqueeze(-1)
+    return Expected(exact, allowed, weights, scored, gradient, rows, dirty, ~seen)
+
+
+def _run(case: Case, inputs: dict[str, Tensor], noise: Tensor | None = None) -> tuple[Tensor, Tensor, Scored]:
+    tensors = inputs["queries"], inputs["keys"], inputs["values"]
+    return attention(case.score, case.rule, case.mask, inputs, *tensors, noise=noise)
+
+
+def _differentiate(
+    case: Case, inputs: dict[str, Tensor], gradient: Tensor, noise: Tensor | None = None
+) -> tuple[dict[str, Tensor], Tensor, Scored]:
+    """Output and gradients by name, in the dtype of the inputs; the weights; the scores."""
+    leaves = {name: each.detach().requires_grad_() for name, each in inputs.items()}
+    output, weights, scored = _run(case, leaves, noise)
+    results = {"output": output.detach()}
+    found: Any = [None] * len(leaves)
+    if output.requires_grad:
+        found = torch.autograd.grad(output, list(leaves.values()), gradient, allow_unused=True)
+    for (name, leaf), each in zip(leaves.items(), found, strict=True):
+        results[name] = torch.zeros_like(leaf) if each is None else each
+    for name in alphas_of(case.rule):
+        results[name] = _by_differences(case, inputs, gradient, name)
+    return results, weights.detach(), Scored(scored.scores.detach(), scored.size.detach(), scored.blocked)
+
+
+def alphas_of(rule: Part) -> list[str]:
+    """The learned alphas of a rule: the bisection has no derivative in them."""
+    own = [rule.options["alpha"]] if isinstance(rule.options.get("alpha"), str) else []
+    return own + [name for each in rule.inside for name in alphas_of(each)]
+
+
+def _by_differences(case: Case, inputs: dict[str, Tensor], gradient: Tensor, name: str) -> Tensor:
+    step, sides = 1e-5, []
+    for side in (step, -step):
+        shifted = {each: tensor.double() for each, tensor in inputs.items()}
+        shifted[name] = shifted[name] + side
+        sides.append((_run(case, shifted)[0] * gradient.double()).sum())
+    return ((sides[0] - sides[1]) / (2 * step)).to(gradient.dtype)
+
+
+# What is broken -------------------------------------------------------------------------------------------------------
+
+
+def sane(case: Case) -> dict[str, Tensor]:
+    """Every input by name, with 0 for NaN and infinity."""
+    tensors = {"queries": case.queries, "keys": case.keys, "values": case.values}
+    return {name: torch.where(each.isfinite(), each, 0) for name, each in tensors.items()} | case.parameters
+
+
+def _who_sees_what(case: Case) -> tuple[Tensor, Tensor]:
+    """Which rows see NaN or infinity, `(*batch, n, 1)`, and which pairs are allowed at all."""
+    scored = _run(case, sane(case))[2]
+    allowed = ~scored.blocked
+    *batch, n, m = allowed.shape
+    broken_query = ~case.queries.isfinite().all(-1, keepdim=True)
+    broken_key = ~(case.keys.isfinite().all(-1) & case.values.isfinite().all(-1)).unsqueeze(-2)
+    touched = allowed & (broken_query | broken_key).expand(*batch, n, m)
+    return touched.any(-1, keepdim=True), allowed
+
+
+# What rounding does ---------------------------------------------------------------------------------------------------
+
+
+def _epsilon(case: Case) -> float:
+    unprojected = case.score.kinds() <= UNPROJECTED and not case.parameters
+    if case.dtype in (torch.float16, torch.bfloat16) and unprojected:
+        return torch.finfo(torch.float32).eps
+    return torch.finfo(case.dtype).eps
+
+
+def _first_of_equals(keys: Tensor) -> Tensor:
+    """For each key the first that equals it, `(..., m)`: what is equal is rounded alike."""
+    if keys.shape[-2] == 0:
+        return torch.zeros(keys.shape[:-1], dtype=torch.long)
+    equal = (keys.unsqueeze(-2) == keys.unsqueeze(-3)).all(-1)
+    return equal.to(torch.int8).argmax(-1)
+
+
+def _noise(shape: torch.Size, keys: Tensor, alike: bool, generator: torch.Generator) -> Tensor:
+    """Random numbers in [−1, 1], the same for equal keys if asked."""
+    noise = torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1
+    if not alike:
+        return noise
+    same = _first_of_equals(keys).expand(*shape[:-2], shape[-1])
+    return noise.gather(-1, same.unsqueeze(-2).expand(shape))
+
+
+def _shaken(tensor: Tensor, epsilon: float, generator: torch.Generator, keys: bool) -> Tensor:
+    """The tensor off by rounding; equal keys stay equal."""
+    noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    if keys:
+        noise = noise.gather(-2, _first_of_equals(tensor).unsqueeze(-1).expand(noise.shape))
+    return tensor * (1 + epsilon * noise)
+
+
+def _undecided(case: Case, scored: Scored, share: float) -> Tensor:
+    """Rows in which rounding decides what a rule chooses, `(*batch, n, 1)`."""
+    rule = case.rule
+    k = 1 if rule.kind == "one-hot" else rule.options.get("k", 0)
+    if not k or case.exact or scored.scores.shape[-1] <= k or not scored.scores.numel():
+        return torch.zeros(*scored.scores.shape[:-1], 1, dtype=torch.bool)
+    least = torch.where(scored.blocked, -torch.inf, scored.scores)
+    ordered, order = least.sort(dim=-1, descending=True, stable=True)
+    slack = share * scored.size.gather(-1, order)
+    last, following = ordered[..., k - 1 : k], ordered[..., k : k + 1]
+    doubt = slack[..., k - 1 : k] + slack[..., k : k + 1]
+    close = (last - following <= doubt) & (following > -torch.inf)
+    # Keys that are equal tie exactly, and the lowest index takes it. Others that come as close are anybody's.
+    first = _first_of_equals(sane(case)["keys"]).expand(*least.shape[:-2], least.shape[-1])
+    first = first.unsqueeze(-2).expand(least.shape).gather(-1, order)
+    tied = (first[..., k - 1 : k] == first[..., k : k + 1]) & (last == following)
+    if not case.score.kinds() & {"bias", "alibi", "relative"}:
+        beyond = (last - ordered[..., k:] <= slack[..., k - 1 : k] + slack[..., k:]) & (ordered[..., k:] > -torch.inf)
+        before = (ordered[..., :k] - last <= slack[..., :k] + slack[..., k - 1 : k]) & (ordered[..., :k] > -torch.inf)
+        alike = first == first[..., k - 1 : k]
+        others = (beyond & ~alike[..., k:]).any(-1, keepdim=True) | (
+            (before & ~alike[..., :k]).any(-1, keepdim=True) & close
+        )
+        return torch.where(tied, others, close)
+    return close
+
+
+def _rounding(
+    case: Case, inputs: dict[str, Tensor], weights: Tensor, gradient: Tensor, generator: torch.Generator
+) -> dict[str, float]:
+    """What rounding the gradient of each score, before its terms cancel, does to the gradients of the inputs."""
+    leaves = {name: each.detach().requires_grad_() for name, each in inputs.items()}
+    _, _, scored = _run(case, leaves)
+    rule = case.rule.inside[0] if case.rule.kind == "top-k" else case.rule
+    temperature = rule.options.get("temperature", 1.0)
+    scores = scored.scores / (leaves[temperature] if isinstance(temperature, str) else temperature)
+    if not scores.requires_grad:
+        return {}
+    slope = _slope(rule, weights, scored)
+    size = gradient.abs() @ leaves["values"].detach().abs().mT
+    size = slope * (size + (weights.abs() * size).sum(-1, keepdim=True))
+    epsilon = torch.finfo(torch.float64 if case.dtype == torch.float64 else torch.float32).eps
+    signs = torch.randint(2, size.shape, generator=generator) * 2.0 - 1
+    names = [name for name in leaves if name != "values"]
+    sources = [leaves[name] for name in names]
+    found = torch.autograd.grad(scores, sources, signs.double() * size * epsilon, allow_unused=True)
+    results = {
+        name: float(each.abs().max()) if each is not None and each.numel() else 0.0
+        for name, each in zip(names, found, strict=True)
+    }
+    # A sink shares in every score's gradient. An alpha's is found here by differences, which keep ten digits or so.
+    every = float(size.sum())
+    results |= {name: epsilon * every for name in (rule.options.get("sink"),) if isinstance(name, str)}
+    results |= {name: max(epsilon, 1e-7) * (every + float(gradient.abs().sum())) for name in alphas_of(rule)}
+    return results
+
+
+def _slope(rule: Part, weights: Tensor, scored: Scored) -> Tensor:
+    """How much a weight moves with its own score."""
+    match rule.kind:
+        case "one-hot" | "uniform":
+            return torch.zeros_like(weights)
+        case "conic" | "raw":
+            return torch.ones_like(weights)
+        case "proportional":
+            total = torch.where(scored.blocked, 0, scored.scores.detach()).sum(-1, keepdim=True)
+            return torch.where(total == 0, 0, 1 / torch.where(total == 0, 1, total)).expand(weights.shape)
+    return weights.clamp(max=1) if rule.kind != "entmax" else (weights != 0).to(weights.dtype)
+
+
+def _distance(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max()) if other.numel() else 0.0

@@ -1,0 +1,148 @@
+"""Runs cases in processes of their own, so that a case that kills its process is a failure and not the end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+CASE_SECONDS = 120.0  # a kernel that is compiled on first use takes tens of seconds
+
+Outcome = tuple[str, str, str]  # (check, "held" | "refused" | "skipped" | "broken", what was seen)
+Judge = Callable[[int], list[Outcome]]
+
+
+@dataclass
+class Failure:
+    """A case that broke a promise."""
+
+    case: str  # "attention:12345"
+    check: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.case}  {self.check}: {self.text}\n    python -m fuzz --replay {self.case}"
+
+
+@dataclass
+class Tally:
+    """What was seen so far."""
+
+    cases: int = 0
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, case: str, outcomes: Iterable[Outcome]) -> None:
+        """Count a case."""
+        self.cases += 1
+        for check, outcome, text in outcomes:
+            self.counts[check, outcome] += 1
+            if outcome == "broken":
+                self.failures.append(Failure(case, check, text))
+
+
+def judge(kind: str, seed: int) -> list[Outcome]:
+    """What becomes of one case."""
+    if kind == "attention":
+        from fuzz.attention import judge_attention
+
+        return judge_attention(seed)
+    from fuzz.command import judge_command
+
+    return judge_command(seed)
+
+
+def run(kind: str, first: int, seconds: float, processes: int, say: Callable[[str], None]) -> Tally:
+    """Cases of a kind, from a seed on, for as long as was asked; a line a minute."""
+    seeds = iter(range(first, 2**62))
+    tally, until, minute = Tally(), time.monotonic() + seconds, time.monotonic() + 60
+    workers = [_Worker(kind, seeds) for _ in range(processes)]
+    while workers:
+        ready = wait([each.connection for each in workers], timeout=1.0)
+        now = time.monotonic()
+        for worker in list(workers):
+            if worker.connection in ready or now - worker.since > CASE_SECONDS:
+                worker.collect(tally)
+                if now < until:
+                    worker.give()
+                else:
+                    worker.stop()
+                    workers.remove(worker)
+        if now > minute:
+            minute += 60
+            say(f"{kind}: {tally.cases:,} cases, {len(tally.failures):,} broken promises")
+    return tally
+
+
+class _Worker:
+    """A process that judges one case after the other."""
+
+    def __init__(self, kind: str, seeds: Iterator[int]) -> None:
+        self.kind, self.seeds = kind, seeds
+        self._start()
+        self.give()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(self.kind, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def give(self) -> None:
+        """The next seed."""
+        self.seed, self.since = next(self.seeds), time.monotonic()
+        self.connection.send(self.seed)
+
+    def collect(self, tally: Tally) -> None:
+        """What became of the seed that it was given; a new process, if this one died of it or does not end."""
+        case = f"{self.kind}:{self.seed}"
+        try:
+            outcomes = self.connection.recv() if self.connection.poll() else None
+        except EOFError:
+            outcomes = None
+        if outcomes is None:
+            alive = self.process.is_alive()
+            self.process.kill()
+            self.process.join()
+            died = f"no answer in {CASE_SECONDS:.0f} s" if alive else f"the process died, code {self.process.exitcode}"
+            outcomes = [("answers", "broken", died)]
+            self.connection.close()
+            self._start()
+        tally.add(case, outcomes)
+
+    def stop(self) -> None:
+        """End the process."""
+        self.connection.send(None)
+        self.process.join(5)
+        self.process.kill()
+
+
+def _work(kind: str, connection: Connection) -> None:
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    import torch
+
+    torch.set_num_threads(1)
+    while (seed := connection.recv()) is not None:
+        connection.send(judge(kind, seed))
+
+
+def outcome_of(check: str, function: Callable[[Any], Any], case: Any, refusals: type[BaseException]) -> Outcome:
+    """What one check says of a case. An exception that is neither a refusal nor a broken promise is one, too."""
+    try:
+        skipped = function(case)
+    except refusals as error:
+        return check, "refused", str(error)
+    except Exception as error:  # whatever it is, it is a finding
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        kind = "" if isinstance(error, AssertionError) and str(error) else f"{type(error).__name__} "
+        text = str(error).replace("\n", " ")[:300]
+        where = "" if isinstance(error, AssertionError) else f" ({os.path.basename(place.filename)}:{place.lineno})"
+        return check, "broken", f"{kind}{text}{where}"
+    return check, "skipped" if skipped == "skipped" else "held", ""
