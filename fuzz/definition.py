@@ -94,14 +94,16 @@ def scores_of(score: Part, parameters: Parameters, queries: Tensor, keys: Tensor
         case "equal":
             return _exactly((q == k).all(-1).to(queries.dtype))
         case "custom":
-            return _sum(-number("sharpness") * (1 + (q - k).square()).sqrt())
+            return _sum(-number("sharpness") * torch.hypot(q - k, torch.ones_like(q)))
         case "gated":
             inside, gates = scores_of(score.inside[0], parameters, queries, keys), number("W_g").mT
             gate = Sigmoid.apply(queries @ gates[..., :dim, :] + (keys @ gates[..., dim:, :]).mT)
             return _times(inside, gate)
         case "soft cap":
             inside, cap = scores_of(score.inside[0], parameters, queries, keys), options["cap"]
-            return inside._replace(scores=cap * Tanh.apply(inside.scores / cap))
+            scores = cap * Tanh.apply(inside.scores / cap)
+            steepness = (1 - (scores.detach() / cap).square()).clamp(min=0)
+            return inside._replace(scores=scores, size=inside.size * steepness + scores.detach().abs())
         case "bias":
             bias = number("bias")
             blocked = bias == -torch.inf
@@ -260,7 +262,7 @@ def allows(mask: Part, shape: tuple[int, ...]) -> Tensor:
         case "block layout":
             height, width = options["block_size"]
             found = options["layout"].repeat_interleave(height, -2)[..., :n, :].repeat_interleave(width, -1)[..., :m]
-        case "selected":
+        case "selected" | "random keys":  # which keys are drawn is the library's to say, how many is not
             found = (options["indices"].unsqueeze(-1) == columns).any(-2)
         case "padding":
             found = columns < from_left(options["lengths"], 0)[..., None, None]

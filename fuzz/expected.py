@@ -71,7 +71,7 @@ def expect(case: Case) -> Expected:
             + 3 * max(_distance(each[name], wanted) for each in moved)
             + 4 * rounding.get(name, 0.0)
             + units * torch.finfo(case.dtype).eps * largest
-            + 4 * torch.finfo(case.dtype).tiny
+            + 1e4 * torch.finfo(case.dtype).tiny
         )
     seen = (allowed_pairs & dirty).any(-2).unsqueeze(-1)
     return Expected(exact, allowed, weights, scored, gradient, rows, dirty, ~seen)

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from fuzz.parts import Part
+from regard import RandomKeys
+from regard.positions import Grid
 
 KINDS = (
     *("causal", "causal", "window", "strided", "not self", "global keys", "allowed", "block layout", "selected"),
-    *("padding", "key mask", "same document", "where", "per head", "and", "or", "not"),
+    *("padding", "key mask", "same document", "random keys", "where", "per head", "and", "or", "not"),
 )
 
 
@@ -70,6 +72,13 @@ def draw_mask(
             if chooser.random() < 0.5:
                 query_ids, key_ids = query_ids.sort(-1).values, key_ids.sort(-1).values
             return Part(kind, {"query_ids": query_ids, "key_ids": key_ids})
+        case "random keys":
+            per_query, seed = chooser.choice((1, 3, 9)), chooser.randrange(5)
+            drawn = RandomKeys(per_query, seed).indices(range(n), Grid((), n, m))
+            rows = drawn.tolist()
+            if any(len(set(row)) != min(per_query, m) for row in rows):
+                raise AssertionError(f"RandomKeys({per_query}, {seed}) draws {rows} of {m} keys")
+            return Part(kind, {"per_query": per_query, "seed": seed, "indices": drawn})
         case "where":
             return Part(kind, {"below": chooser.randint(0, 5)})
         case "per head":

@@ -145,7 +145,9 @@ class _Objects:
             case "custom":
                 sharpness = options["sharpness"]
                 return regard.Custom(
-                    lambda q, k: (-sharpness * (1 + (q.unsqueeze(-2) - k.unsqueeze(-3)).square()).sqrt()).sum(-1)
+                    lambda q, k: (
+                        -sharpness * torch.hypot(q.unsqueeze(-2) - k.unsqueeze(-3), torch.ones_like(q).unsqueeze(-2))
+                    ).sum(-1)
                 )
             case "bias":
                 return inside[0] + regard.Bias(options["bias"])
@@ -197,6 +199,8 @@ class _Objects:
             case "where":
                 below = options["below"]
                 return regard.Where(lambda row, column: (row * 7 + column * 3) % 5 < below)
+            case "random keys":
+                return regard.RandomKeys(options["per_query"], options["seed"])
             case "per head":
                 return regard.PerHead(inside)
             case "and":

@@ -1,0 +1,171 @@
+"""What compiled kernels promise. No tracer sees their lines, so that every entry names its tests."""
+
+from __future__ import annotations
+
+from mutants.hunt import Mutant
+
+ROWS = "regard/engines/cpu/rows.py"
+WORDS = "regard/engines/cpu/vocabulary.py"
+
+
+def by_tiles(score: str, rule: str) -> tuple[str, ...]:
+    """The cell of the contract for kernels."""
+    return (f"tests/contract/test_engines.py -k by_tiles and float32 and {score} and {rule}",)
+
+
+def word(name: str) -> Mutant:
+    """A step that kernels no longer know."""
+    return Mutant(
+        f"kernels know the step {name}",
+        WORDS,
+        f"    steps.{name},\n",
+        "",
+        ("tests/engines/cpu/test_vocabulary.py",),
+    )
+
+
+def rule(name: str, code: str) -> Mutant:
+    """A rule that kernels no longer know."""
+    return Mutant(
+        f"kernels know the rule {name}",
+        WORDS,
+        f"    {name}: codes.{code},\n",
+        "",
+        ("tests/engines/cpu/test_vocabulary.py",),
+    )
+
+
+KERNEL_PROMISES = (
+    word("Scale"),
+    word("Gate"),
+    word("Cap"),
+    word("AddPairs"),
+    word("AddDistance"),
+    word("AddRelative"),
+    word("Indicator"),
+    word("Parabola"),
+    word("Tent"),
+    rule("Proportional", "PROPORTIONAL"),
+    rule("Conic", "CONIC"),
+    rule("Sigmoid", "SIGMOID"),
+    rule("Uniform", "UNIFORM"),
+    rule("Sparsemax", "ENTMAX"),
+    Mutant(
+        "the step Cap of kernels keeps −inf",
+        ROWS,
+        "row[j] = row[j] if row[j] == NOTHING else number * tangent(row[j] / number)",
+        "row[j] = tangent(row[j] / number)",
+        by_tiles("SoftCap", "Softmax"),
+    ),
+    Mutant(
+        "the step Gate of kernels, backward",
+        ROWS,
+        "gate = ONE / (ONE + of_row * by_column[j])\n            change = to_row[j] * before[j] * gate * (ONE - gate)",
+        "gate = ONE / (ONE + of_row * by_column[j])\n            change = to_row[j] * before[j] * gate",
+        by_tiles("Gated", "Softmax"),
+    ),
+    Mutant(
+        "the step Tent of kernels, backward",
+        ROWS,
+        "to_row[j] = -inside * HALF / (distance * number) if distance > ZERO else ZERO",
+        "to_row[j] = -inside / (distance * number) if distance > ZERO else ZERO",
+        by_tiles("Triangular", "Conic"),
+    ),
+    Mutant(
+        "the rule softmax of kernels moves with its peak",
+        ROWS,
+        "shrink = exponential(before - peak)",
+        "shrink = ONE",
+        by_tiles("Dot", "Softmax"),
+    ),
+    Mutant(
+        "the rule softmax of kernels, backward",
+        ROWS,
+        "change[j] = row[j] * (change[j] - delta)",
+        "change[j] = row[j] * change[j]",
+        by_tiles("Dot", "Softmax"),
+    ),
+    Mutant(
+        "the rule conic of kernels, backward",
+        ROWS,
+        "change[j] = change[j] if row[j] > ZERO else ZERO",
+        "change[j] = change[j]",
+        by_tiles("Dot", "Conic"),
+    ),
+    Mutant(
+        "the rule sigmoid of kernels, backward",
+        ROWS,
+        "change[j] *= row[j] * (ONE - row[j])",
+        "change[j] *= row[j]",
+        by_tiles("Dot", "Sigmoid"),
+    ),
+    Mutant(
+        "kernels block what a mask blocks",
+        ROWS,
+        "row[j] = row[j] if allowed[j] else NOTHING",
+        "row[j] = row[j]",
+        by_tiles("Dot", "Softmax"),
+    ),
+    Mutant(
+        "dropout's hash in kernels is that of all engines",
+        ROWS,
+        "np.uint32(0x735A2D97)",
+        "np.uint32(0x735A2D95)",
+        ("tests/engines/test_dropout.py",),
+    ),
+    Mutant(
+        "the form square of kernels, backward",
+        "regard/engines/cpu/channel_loops.py",
+        "return np.float32(2.0) * (left - right)",
+        "return (left - right)",
+        by_tiles("Epanechnikov", "Conic"),
+    ),
+    Mutant(
+        "the form absolute of kernels, backward at 0",
+        "regard/engines/cpu/channel_loops.py",
+        "return np.float32(1.0) if left > right else (np.float32(-1.0) if left < right else np.float32(0.0))",
+        "return np.float32(1.0) if left >= right else np.float32(-1.0)",
+        (
+            "tests/engines/cpu/test_channel.py -k absolute",
+            "tests/contract/test_engines.py -k kernels and unusual and one tensor",
+        ),
+    ),
+    Mutant(
+        "entmax in kernels keeps its threshold in two parts",
+        "regard/engines/cpu/thresholds.py",
+        "return (score - high) - low",
+        "return score - high",
+        ("tests/engines/cpu/test_thresholds.py",),
+    ),
+    Mutant(
+        "kernels for large gates",
+        "regard/engines/cpu/programs.py",
+        "near = near or float(by_row.abs().amax()) < GATE_LIMIT > float(by_column.abs().amax())",
+        "near = True",
+        ("tests/scores -k gate", "tests/engines/cpu", "tests/properties/test_extremes.py"),
+    ),
+    Mutant(
+        "a bias that is learned for each pair is left to plain torch",
+        WORDS,
+        "if step.bias.requires_grad:",
+        "if False:",
+        ("tests/scores -k bias", "tests/engines/cpu/test_layouts.py", "tests/engines/test_gradcheck.py"),
+    ),
+    Mutant(
+        "kernels leave float64 to plain torch",
+        WORDS,
+        "if problem.compute_dtype != torch.float32:",
+        "if False:",
+        (
+            "tests/contract/test_engines.py -k or_refuses and tiled-float64 and Dot and Softmax",
+            "tests/test_attention.py",
+        ),
+    ),
+    Mutant(
+        "machine code on disk is named after all sources",
+        "regard/engines/cpu/jit.py",
+        'if b"regard.engines.cpu.jit" in source or path.stem in ("jit", "codes"):',
+        'if path.stem == "jit":',
+        ("tests/engines/cpu/test_faults.py -k sources",),
+    ),
+)
