@@ -3,6 +3,8 @@
 PYTHON ?= python3
 # How many processes run the tests: a number, or auto for one a core.
 WORKERS ?= auto
+# How long `make fuzz` runs, half of it on attention and half on command lines and files.
+MINUTES ?= 10
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -15,7 +17,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test bench format lint types pytest clean
+.PHONY: help setup run test bench fuzz mutants format lint types pytest clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -46,6 +48,12 @@ bench: $(INSTALLED)  ## Measure against the peers, print the ratios, write bench
 	$(BIN)/regard warm-up
 	$(BIN)/python -m benchmarks
 
+fuzz: $(INSTALLED)  ## Random attention, commands and files against what is promised: make fuzz MINUTES=10
+	$(BIN)/python -m fuzz --minutes $(MINUTES)
+
+mutants: $(INSTALLED)  ## Take each promise away and see that a test notices; at most an hour
+	$(BIN)/python -m mutants --map
+
 format: $(INSTALLED)  ## Format the code and mend what lint can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -62,4 +70,4 @@ pytest: $(INSTALLED)  ## Run the tests alone
 	$(BIN)/pytest -n $(WORKERS)
 
 clean:  ## Remove .venv and every cache
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .mutants build dist

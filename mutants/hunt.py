@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +18,11 @@ SECONDS = 60.0  # for each run of tests; what is not heard of by then has not no
 COMPILING = 240.0  # where kernels have to be compiled anew
 LINKED = ("tests", "examples", "docs", "benchmarks", "fuzz", "mutants", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 LINKED += ("ARCHITECTURE.md", "LICENSE", "Makefile", "pyproject.toml", "constraints.txt", ".gitignore")
+
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["torch", "numpy", "rich.console", "torch.utils.checkpoint"])
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ def hunt(mutant: Mutant, reached: Map) -> Verdict:
         for each in arguments:
             try:
                 found = _failure(tree, each, limit)
-            except subprocess.TimeoutExpired:
+            except TimeoutError:
                 late = f"{' '.join(each)[:80]} did not end within {limit:.0f} s"
                 continue
             if found is not None:
@@ -98,15 +103,40 @@ def _copy(mutant: Mutant, tree: Path) -> None:
 
 def _failure(tree: Path, arguments: list[str], limit: float) -> str | None:
     """The first test that fails; None if all pass."""
-    options = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:randomly"]
-    command = [sys.executable, "-m", "pytest", *options, *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment |= {"ONEDNN_MAX_CPU_ISA": os.environ.get("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")}
-    environment |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=limit)
-    if done.returncode in (0, 5):  # 5: no test of that name
+    said = tree / "said.txt"
+    # A process that begins with torch and the like imported, and with nothing of the library.
+    runner = _CONTEXT.Process(target=_run_tests, args=(tree, said, arguments), daemon=True)
+    runner.start()
+    runner.join(limit)
+    if runner.exitcode is None:
+        runner.kill()
+        runner.join()
+        raise TimeoutError
+    if runner.exitcode in (0, 5):  # 5: no test of that name
         return None
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if done.returncode == 4 or (not failed and done.returncode == 2):
-        return f"pytest says {(done.stdout + done.stderr).strip().splitlines()[-1:]}"
-    return failed[0].partition(" ")[2].partition(" - ")[0] if failed else f"exit code {done.returncode}"
+    lines = said.read_text(encoding="utf-8", errors="replace").splitlines() if said.exists() else []
+    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    if failed:
+        return failed[0].partition(" ")[2].partition(" - ")[0]
+    if runner.exitcode > 0:
+        return f"pytest says {' '.join(lines[-2:])}"
+    return f"the process died, signal {-runner.exitcode}"
+
+
+def _run_tests(tree: Path, said: Path, arguments: list[str]) -> None:
+    """Run pytest here, in a process of its own, on the library in `tree`."""
+    os.chdir(tree)
+    os.environ |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.dont_write_bytecode = True
+    sys.path[:] = [str(tree), *(each for each in sys.path if each and Path(each).resolve() != ROOT)]
+    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    import pytest
+    import torch
+
+    torch.set_num_threads(1)
+    options = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
+    code = pytest.main([*options, *arguments])
+    sys.stdout.flush()
+    os._exit(int(code))  # whatever threads or handlers a mutant has left behind

@@ -99,8 +99,8 @@ RULES = (
     M(
         "softmax takes −inf for not allowed",
         "regard/weights/onepass.py",
-        "return torch.where(blocked, 0, (torch.where(blocked, peak, scores) - peak).exp())",
-        "return (scores - peak).exp()",
+        "peak = torch.where(peak == -torch.inf, 0, peak)\n    return torch.where(blocked, 0, (",
+        "return torch.where(blocked, 0 * peak, (",
         ("tests/weights/test_rules.py tests/weights/test_details.py tests/weights/test_learned.py",),
     ),
     M(
