@@ -13,9 +13,9 @@ from fuzz.masks import draw_mask
 from fuzz.parts import Part
 
 DTYPES = (torch.float64, torch.float32, torch.float32, torch.float32, torch.bfloat16, torch.float16)
-ROWS = (0, 1, 1, 2, 3, 5, 8, 13, 31, 33, 64, 65)
-COLUMNS = (0, 1, 2, 3, 7, 13, 16, 17, 33, 63, 64, 65, 130)
-DIMS = (1, 2, 3, 4, 4, 8, 16, 17)
+ROWS = (0, 1, 1, 2, 3, 5, 8, 13, 31, 33, 64, 65, 100)
+COLUMNS = (0, 1, 2, 3, 7, 13, 16, 17, 33, 63, 64, 65, 130, 200)
+DIMS = (1, 2, 3, 4, 4, 8, 16, 17, 32)
 BATCHES: tuple[tuple[int, ...], ...] = ((), (), (2,), (3,), (2, 3), (1, 2), (2, 2), (2, 1, 2), (1, 2, 2))
 LAYOUTS = ("contiguous", "contiguous", "transposed", "every second", "offset", "expanded")
 
@@ -97,7 +97,8 @@ class _Maker:
         jumps = bool(score.kinds() & set(STEPS))
         lattice = jumps or (chooses and self.chance(0.5))
         self.scale = self.magnitude()
-        self.rescale(score)
+        narrow = 1.0 if lattice else self.random.choice((1.0, 1.0, 1.0, 1.0, 0.03, 0.001))
+        self.rescale(score, self.scale * narrow)
         queries, keys, values = self.inputs(score, lattice, positive)
         if positive:
             self.parameters = {name: each.abs() for name, each in self.parameters.items()}
@@ -220,16 +221,16 @@ class _Maker:
         some = sorted(self.random.sample(range(self.dim), self.random.randint(1, self.dim)))
         return Part(kind, {"columns": some}, (self.basic(self.random.choice(("dot", "gaussian")), len(some)),))
 
-    def rescale(self, score: Part) -> None:
-        """Bandwidths and radii in the units of the inputs, so that distances keep their meaning."""
+    def rescale(self, score: Part, factor: float) -> None:
+        """Bandwidths and radii in the units of the inputs, or narrower: then scores are large, and differences too."""
         for name in ("bandwidth", "radius"):
             value = score.options.get(name)
             if isinstance(value, str):
-                self.parameters[value] = self.parameters[value] * self.scale
+                self.parameters[value] = self.parameters[value] * factor
             elif value is not None:
-                score.options[name] = value * self.scale
+                score.options[name] = value * factor
         for each in score.inside:
-            self.rescale(each)
+            self.rescale(each, factor)
 
     # Rules ------------------------------------------------------------------------------------------------------------
 
@@ -265,6 +266,8 @@ class _Maker:
             source = torch.randint(self.m, (self.m,), generator=self.generator)
             copied = torch.rand(self.m, generator=self.generator) < 0.4
             k = torch.where(copied[:, None], k[..., source, :], k)
+        if not lattice and self.chance(0.1):  # far from the origin: scores are large, and their differences are not
+            q[..., 0], k[..., 0] = self.random.choice((30.0, 1e3)), self.random.choice((30.0, 1e3, 1e5))
         unequal = not score.kinds() & {*DISTANCES, *STEPS} and self.chance(0.5)
         q, k = q * self.scale, k * (self.magnitude() if unequal else self.scale)
         return q, k, v * (self.magnitude() if self.chance(0.5) else 1.0)

@@ -181,6 +181,21 @@ def merges_in_any_split(case: Case) -> None:
             _compare(name, got, expected)
 
 
+def refuses_parts_of_other_queries(case: Case) -> None:
+    """Partials of other queries do not merge, whatever their shape."""
+    if case.broken or 0 in (*case.queries.shape, *case.values.shape):
+        return
+    call = make_call(case, grad=False)
+    options = {"score": call.score, "weights": call.weights, "mask": call.mask}
+    one = regard.partial(*call.tensors, **options)
+    other = regard.partial(call.queries * 2 + 1, call.keys, call.values, **options)
+    try:
+        one.merge(other).finish()
+    except RegardError:
+        return
+    raise Broken("partials of other queries merge")
+
+
 def differentiates_twice(case: Case) -> None:
     """The derivative of a gradient is the definition's, computed in float64."""
     small = case.queries.shape[-2] * case.keys.shape[-2] <= 600
@@ -287,6 +302,7 @@ PROMISES = (
     reads_one_set_of_weights,
     says_that_its_inputs_changed,
     merges_in_any_split,
+    refuses_parts_of_other_queries,
     differentiates_twice,
     raises_or_is_right_after_a_change,
     gives_the_same_bits,

@@ -6,6 +6,8 @@ Inputs are finite. "Not allowed" is a boolean beside each score, never a number,
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -185,6 +187,20 @@ def _unit(vectors: Tensor) -> Tensor:
     return torch.where(zero, 0, reduced / length)
 
 
+_steep = False
+
+
+@contextmanager
+def steep() -> Iterator[None]:
+    """Derivatives of sigmoid and tanh as if nothing saturated: what they are rounded relative to, not what they are."""
+    global _steep
+    _steep = True
+    try:
+        yield
+    finally:
+        _steep = False
+
+
 class Sigmoid(torch.autograd.Function):
     """σ(x), with a derivative that does not vanish by rounding: σ·(1 − σ) is 0 from x = 40 on."""
 
@@ -197,7 +213,7 @@ class Sigmoid(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         small = (-x.abs()).exp()
-        return gradients[0] * small / (1 + small).square()
+        return gradients[0] if _steep else gradients[0] * small / (1 + small).square()
 
 
 class Tanh(torch.autograd.Function):
@@ -212,7 +228,7 @@ class Tanh(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         small = (-2 * x.abs()).exp()
-        return gradients[0] * 4 * small / (1 + small).square()
+        return gradients[0] if _steep else gradients[0] * 4 * small / (1 + small).square()
 
 
 def _apart(align: Any, shape: tuple[int, ...]) -> Tensor:

@@ -7,6 +7,7 @@ the last place. Where scores are so large that rounding decides the weights, the
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fuzz.cases import Case
-from fuzz.definition import Scored, attention
+from fuzz.definition import Scored, attention, steep
 from fuzz.parts import Part
 
 SAMPLES = 3
@@ -214,11 +215,13 @@ def _rounding(
     signs = torch.randint(2, size.shape, generator=generator) * 2.0 - 1
     names = [name for name in leaves if name != "values"]
     sources = [leaves[name] for name in names]
-    found = torch.autograd.grad(scores, sources, signs.double() * size * epsilon, allow_unused=True)
-    results = {
-        name: float(each.abs().max()) if each is not None and each.numel() else 0.0
-        for name, each in zip(names, found, strict=True)
-    }
+    results = dict.fromkeys(names, 0.0)
+    for context in (nullcontext(), steep()):  # a slope that saturates is rounded relative to one that does not
+        with context:
+            noise = signs.double() * size * epsilon
+            found = torch.autograd.grad(scores, sources, noise, allow_unused=True, retain_graph=True)
+        for name, each in zip(names, found, strict=True):
+            results[name] += float(each.abs().max()) if each is not None and each.numel() else 0.0
     # A sink shares in every score's gradient. An alpha's is found here by differences, which keep ten digits or so.
     every = float(size.sum())
     results |= {name: epsilon * every for name in (rule.options.get("sink"),) if isinstance(name, str)}

@@ -229,10 +229,10 @@ RULES = (
         ("tests/weights/test_rules.py tests/weights/test_details.py tests/weights/test_learned.py",),
     ),
     M(
-        "uniform counts allowed keys alone",
-        "regard/weights/uniform.py",
-        "return (scores != -torch.inf).to(scores.dtype)",
-        "return torch.ones_like(scores)",
+        "no rule gives a weight to what is not allowed",
+        "regard/weights/onepass.py",
+        "return torch.where(blocked, 0, self.numerators(torch.where(blocked, 0, scores), None))",
+        "return self.numerators(torch.where(blocked, 0, scores), None)",
         ("tests/weights/test_rules.py tests/weights/test_details.py tests/weights/test_learned.py",),
     ),
     M(
