@@ -4,43 +4,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 import regard
 from fuzz.cases import Case
+from fuzz.comparing import (
+    Broken,
+    compare,
+    demand,
+    gathered,
+    gradients_of,
+    is_convex,
+    near,
+    overflows,
+    raw_inside,
+    reading,
+    reads,
+    shows_what_is_broken,
+    worst,
+)
 from fuzz.definition import attention
-from fuzz.expected import Expected, alphas_of, expect, sane
+from fuzz.expected import alphas_of, expect, sane
 from fuzz.objects import Call, make_call, make_engine
 from regard.errors import EngineRefusal, RegardError
-
-
-class Broken(AssertionError):
-    """A promise that did not hold."""
 
 
 def matches(case: Case) -> None:
     """The output and every gradient are the definition's, up to rounding."""
     expected, call = expect(case), make_call(case)
     output = call.attend()
-    _compare("output", output.detach(), expected, known=expected.rows)
-    gradients = _gradients(call, output, expected.gradient)
-    for name, got in gradients.items():
+    compare("output", output.detach(), expected, known=expected.rows)
+    found = gradients_of(call, output, expected.gradient)
+    for name, got in found.items():
         if not bool(expected.dirty.any()):
-            _compare(name, got, expected)
+            compare(name, got, expected)
         elif name == "queries":
-            _compare(name, got, expected, known=_gathered(~expected.dirty, got))
+            compare(name, got, expected, known=gathered(~expected.dirty, got))
         elif name in ("keys", "values"):
-            _compare(name, got, expected, known=_gathered(expected.known_keys, got))
-    _shows_what_is_broken(case, output.detach(), expected)
+            compare(name, got, expected, known=gathered(expected.known_keys, got))
+    shows_what_is_broken(case, output.detach(), expected)
 
 
 def stays_in_the_hull(case: Case) -> None:
     """Convex weights sum to 1, forward and backward, and the output lies between the least and the greatest value."""
     expected, call = expect(case), make_call(case)
-    if not _is_convex(case) or bool(expected.dirty.any()) or _overflows(case, expected):
+    if not is_convex(case) or bool(expected.dirty.any()) or overflows(case, expected):
         return
     output = call.attend()
     seen = expected.weights.sum(-1, keepdim=True) > 0
@@ -55,8 +65,8 @@ def stays_in_the_hull(case: Case) -> None:
     slack = 32 * torch.finfo(case.dtype).eps * largest + torch.finfo(case.dtype).tiny
     got = output.detach().double()
     inside = (got >= least - slack) & (got <= greatest + slack)
-    _demand(bool((inside | ~seen).all()), f"the output leaves the hull of the values: {_worst(got, ~inside & seen)}")
-    _demand(bool((got[~seen.expand(got.shape)] == 0).all()), "a fully masked row is not zeros")
+    demand(bool((inside | ~seen).all()), f"the output leaves the hull of the values: {worst(got, ~inside & seen)}")
+    demand(bool((got[~seen.expand(got.shape)] == 0).all()), "a fully masked row is not zeros")
     if bool(values.isfinite().all()) and output.requires_grad:
         ones = torch.ones_like(output)
         (to_values,) = torch.autograd.grad(output, [call.leaves["values"]], ones)
@@ -64,7 +74,7 @@ def stays_in_the_hull(case: Case) -> None:
         wanted = seen.double().sum(-2).sum()
         together = float(received.sum()) / max(values.shape[-1], 1)
         share = 64 * torch.finfo(case.dtype).eps * math.sqrt(max(expected.weights.shape[-1], 1))
-        _demand(abs(together - float(wanted)) <= share * float(wanted) + 1e-30, f"backward weights sum to {together}")
+        demand(abs(together - float(wanted)) <= share * float(wanted) + 1e-30, f"backward weights sum to {together}")
 
 
 def reads_one_set_of_weights(case: Case) -> None:
@@ -75,41 +85,41 @@ def reads_one_set_of_weights(case: Case) -> None:
     view = call.weigh()
     dense = view.dense().detach()
     *_, n, m = dense.shape
-    _demand(dense.dtype == _reading(case), f"dense is {dense.dtype}")
+    demand(dense.dtype == reading(case), f"dense is {dense.dtype}")
     scale = max(float(expected.weights.abs().max()), 1.0) if expected.weights.numel() else 1.0
     slack = 64 * torch.finfo(torch.float32 if case.dtype != torch.float64 else torch.float64).eps
-    if _is_convex(case) and not _overflows(case, expected):
+    if is_convex(case) and not overflows(case, expected):
         total = dense.double().sum(-1)
         wanted = (expected.weights.sum(-1) > 0).double()
-        _demand(_near(total, wanted, slack * math.sqrt(max(m, 1))), f"rows sum to {_worst(total, total != wanted)}")
-    if _overflows(case, expected):
+        demand(near(total, wanted, slack * math.sqrt(max(m, 1))), f"rows sum to {worst(total, total != wanted)}")
+    if overflows(case, expected):
         return
     same = slack * scale
     chooser = case.random
     if n and m:
         top, left = chooser.randrange(n), chooser.randrange(m)
         rows, columns = slice(top, chooser.randint(top + 1, n)), slice(left, chooser.randint(left + 1, m))
-        _reads(view.tile(rows, columns), dense[..., rows, columns], same, "tile", case)
+        reads(view.tile(rows, columns), dense[..., rows, columns], same, "tile", case)
         index = [chooser.randrange(n) for _ in range(3)]
-        _reads(view.rows(index).detach(), dense[..., index, :], same, "rows", case)
+        reads(view.rows(index).detach(), dense[..., index, :], same, "rows", case)
         k = chooser.choice((1, 3, m))
         found = view.top(k)
         heaviest = dense.sort(-1, descending=True).values[..., :k].clamp(min=0)
         heaviest = torch.nn.functional.pad(heaviest, (0, k - heaviest.shape[-1]))
-        if case.rule.kind != "raw" and not _raw_inside(case):
-            _reads(found.weights.detach(), heaviest, same, "top", case)
+        if case.rule.kind != "raw" and not raw_inside(case):
+            reads(found.weights.detach(), heaviest, same, "top", case)
         picked = dense.gather(-1, found.indices.clamp(min=0))
-        _reads(found.weights.detach(), torch.where(found.indices >= 0, picked, 0), same, "top's indices", case)
-        _reads(view.received().detach(), dense.double().sum(-2), same * n, "received", case)
+        reads(found.weights.detach(), torch.where(found.indices >= 0, picked, 0), same, "top's indices", case)
+        reads(view.received().detach(), dense.double().sum(-2), same * n, "received", case)
         height, width = chooser.randint(1, n), chooser.randint(1, m)
         pooled = view.map(height, width).detach()
-        _reads(pooled.double().sum((-1, -2)), dense.double().sum((-1, -2)), same * n * m, "map", case)
+        reads(pooled.double().sum((-1, -2)), dense.double().sum((-1, -2)), same * n * m, "map", case)
         largest = view.map(1, 1, pool="max").detach()[..., 0, 0]
-        _reads(largest, dense.amax((-1, -2)), same, "map by max", case)
+        reads(largest, dense.amax((-1, -2)), same, "map by max", case)
     if view.kind in ("convex", "one-hot", "uniform"):
         exact = -torch.xlogy(dense.double(), dense.double()).sum(-1)
-        _reads(view.entropy().detach(), exact, same * max(m, 1) * 30, "entropy", case)
-        if not _overflows(case, expected):
+        reads(view.entropy().detach(), exact, same * max(m, 1) * 30, "entropy", case)
+        if not overflows(case, expected):
             view.verify()
 
 
@@ -145,9 +155,7 @@ def says_that_its_inputs_changed(case: Case) -> None:
         slack = 1e-3 * scale * (1 if case.dtype in (torch.float32, torch.float64) else 30)
         if not scale < 1e30:
             continue
-        _demand(
-            any(_near(got, each, slack) for each in answers), f"{name} is neither the old weights' nor the new ones'"
-        )
+        demand(any(near(got, each, slack) for each in answers), f"{name} is neither the old weights' nor the new ones'")
 
 
 def make_after(call: Call) -> regard.WeightsView:
@@ -175,10 +183,10 @@ def merges_in_any_split(case: Case) -> None:
         place = case.random.randrange(len(parts) - 1)
         parts[place : place + 2] = [parts[place].merge(parts[place + 1])]
     output = parts[0].finish()
-    _compare("output", output.detach(), expected, known=expected.rows)
+    compare("output", output.detach(), expected, known=expected.rows)
     if output.requires_grad:
-        for name, got in _gradients(call, output, expected.gradient).items():
-            _compare(name, got, expected)
+        for name, got in gradients_of(call, output, expected.gradient).items():
+            compare(name, got, expected)
 
 
 def refuses_parts_of_other_queries(case: Case) -> None:
@@ -217,7 +225,7 @@ def differentiates_twice(case: Case) -> None:
     for name, exact in wanted.items():
         size = max(float(exact.abs().max()), 1.0)
         off = float((got[name] - exact).abs().nan_to_num(torch.inf).max())
-        _demand(off <= 1e-6 * size, f"the second derivative of {name} is off by {off:.3g} of {size:.3g}")
+        demand(off <= 1e-6 * size, f"the second derivative of {name} is off by {off:.3g} of {size:.3g}")
 
 
 def _second(output: Tensor, leaves: dict[str, Tensor], case: Case) -> dict[str, Tensor]:
@@ -252,12 +260,12 @@ def raises_or_is_right_after_a_change(case: Case) -> None:
             for each in call.tensors:
                 each.mul_(1.3)
     try:
-        gradients = _gradients(call, output, expected.gradient)
+        found = gradients_of(call, output, expected.gradient)
     except RuntimeError as error:
-        _demand("modified by an inplace" in str(error) or isinstance(error, RegardError), f"says {error}")
+        demand("modified by an inplace" in str(error) or isinstance(error, RegardError), f"says {error}")
         return
-    for each, got in gradients.items():
-        _compare(each, got, expected)
+    for each, got in found.items():
+        compare(each, got, expected)
 
 
 def gives_the_same_bits(case: Case) -> None:
@@ -267,10 +275,10 @@ def gives_the_same_bits(case: Case) -> None:
         call = make_call(case)
         output = call.attend()
         gradient = torch.ones_like(output)
-        found.append([output.detach(), *_gradients(call, output, gradient).values()])
+        found.append([output.detach(), *gradients_of(call, output, gradient).values()])
     for one, other in zip(*found, strict=True):
         same = torch.equal(one.nan_to_num(1.5), other.nan_to_num(1.5))
-        _demand(same, "two equal calls differ")
+        demand(same, "two equal calls differ")
 
 
 def drops_the_same_weights(case: Case) -> None:
@@ -287,13 +295,13 @@ def drops_the_same_weights(case: Case) -> None:
         except EngineRefusal:
             continue
     expected = expect(case)
-    if _overflows(case, expected):
+    if overflows(case, expected):
         return
     slack = expected.allowed["output"] / (1 - share) * 4
     for each in outputs[1:]:
         same = torch.where(expected.rows, (each - outputs[0]).abs(), 0)
         if same.numel():
-            _demand(float(same.max()) <= slack, f"engines drop differently: {float(same.max()):.3g}")
+            demand(float(same.max()) <= slack, f"engines drop differently: {float(same.max()):.3g}")
 
 
 PROMISES = (
@@ -308,93 +316,3 @@ PROMISES = (
     gives_the_same_bits,
     drops_the_same_weights,
 )
-
-
-# How they are compared ------------------------------------------------------------------------------------------------
-
-
-def _gradients(call: Call, output: Tensor, gradient: Tensor) -> dict[str, Tensor]:
-    if not output.requires_grad:
-        return {}
-    found = torch.autograd.grad(output, list(call.leaves.values()), gradient.to(output.dtype), allow_unused=True)
-    return {
-        name: torch.zeros_like(leaf) if each is None else each
-        for (name, leaf), each in zip(call.leaves.items(), found, strict=True)
-    }
-
-
-def _compare(name: str, got: Tensor, expected: Expected, known: Tensor | None = None) -> None:
-    wanted, allowed = expected.exact[name], expected.allowed[name]
-    _demand(tuple(got.shape) == tuple(wanted.shape), f"{name} is {tuple(got.shape)}, not {tuple(wanted.shape)}")
-    off = (got.double() - wanted).abs()
-    off = torch.where(torch.ones_like(off, dtype=torch.bool) if known is None else known.expand(off.shape), off, 0)
-    if not off.numel() or math.isinf(allowed):
-        return
-    worst = off.flatten()[off.nan_to_num(torch.inf).argmax()]
-    _demand(
-        bool(worst <= allowed),
-        f"{name} is off by {float(worst):.3g} where {allowed:.3g} is allowed (largest {float(wanted.abs().max()):.3g})",
-    )
-
-
-def _gathered(known: Tensor, like: Tensor) -> Tensor:
-    """What is known of rows `(*batch, n, 1)` that broadcast from a tensor: known where it is for all of them."""
-    unknown = (~known).double().expand(*known.shape[:-1], like.shape[-1])
-    return unknown.sum_to_size(like.shape) == 0
-
-
-def _shows_what_is_broken(case: Case, output: Tensor, expected: Expected) -> None:
-    """NaN in a key shows in every row that sees it, under a rule that divides by a sum of all."""
-    if not case.broken or case.rule.kind != "softmax" or case.score.kinds() & {"equal", "on"}:
-        return
-    allowed = ~expected.scored.blocked
-    broken = case.keys.isnan().any(-1).unsqueeze(-2) & allowed
-    rows = broken.any(-1, keepdim=True).expand(output.shape)
-    _demand(not bool(output[rows].isfinite().any()), "a NaN key does not show in a row that sees it")
-
-
-def _is_convex(case: Case) -> bool:
-    rule = case.rule.inside[0] if case.rule.kind == "top-k" else case.rule
-    return rule.kind in ("softmax", "entmax", "uniform", "one-hot", "proportional") and "sink" not in rule.options
-
-
-def _raw_inside(case: Case) -> bool:
-    return "raw" in case.rule.kinds()
-
-
-def _overflows(case: Case, expected: Expected) -> bool:
-    """Whether scores leave what the dtype of computation, or that of projections, can hold."""
-    if case.rule.kind == "uniform":
-        return False
-    projected = case.dtype == torch.float16 and bool(case.parameters)
-    limit = 1e4 if projected else 1e290 if case.dtype == torch.float64 else 1e36
-    size = expected.scored.size
-    return bool(size.numel() and float(size.max()) > limit) or math.isinf(expected.allowed["output"])
-
-
-def _reading(case: Case) -> torch.dtype:
-    return torch.float64 if case.dtype == torch.float64 else torch.float32
-
-
-def _reads(got: Tensor, wanted: Tensor, slack: float, name: str, case: Case) -> None:
-    _demand(got.dtype in (torch.float32, torch.float64), f"{name} is read in {got.dtype}")
-    _demand(got.shape == wanted.shape, f"{name} is {tuple(got.shape)}, not {tuple(wanted.shape)}")
-    got, wanted = got.double(), wanted.double()
-    _demand(_near(got, wanted, slack), f"{name} is not what dense() says: off by {_worst(got - wanted, None)}")
-
-
-def _near(got: Tensor, wanted: Tensor, slack: float) -> bool:
-    off = (got - wanted).abs()
-    return bool((torch.isnan(got) & torch.isnan(wanted) | (got == wanted) | (off <= slack)).all())
-
-
-def _worst(tensor: Tensor, where: Tensor | None) -> str:
-    chosen = tensor.flatten() if where is None else tensor[where.expand(tensor.shape)]
-    return (
-        f"{float(chosen.flatten()[chosen.abs().nan_to_num(torch.inf).argmax()]):.6g}" if chosen.numel() else "nothing"
-    )
-
-
-def _demand(holds: Any, text: str) -> None:
-    if not holds:
-        raise Broken(text)

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fuzz.checks import Broken
+from fuzz.comparing import Broken
 from fuzz.damage import ODD, damage, stray
 from fuzz.files import TABLES, encoder_files, rows_of, table_bytes, vector_bytes, write
 from fuzz.runner import Outcome, outcome_of
