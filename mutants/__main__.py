@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="say which there are")
     parser.add_argument("--map", nargs="*", metavar="TEST", help="trace the suite, or these tests, first if need be")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at once (default: all)")
+    parser.add_argument("--patience", type=float, default=1.0, help="how many times as long to wait for tests")
     options = parser.parse_args(arguments)
     chosen = [each for each in PROMISES if _wanted(each, options.only)]
     if options.list:
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reached = coverage_map.build(options.processes, options.map)
     verdicts: list[Verdict] = []
     with ThreadPoolExecutor(options.processes) as pool:
-        running = [pool.submit(hunt, each, reached) for each in chosen]
+        running = [pool.submit(hunt, each, reached, options.patience) for each in chosen]
         for done in as_completed(running):
             verdicts.append(done.result())
             _say(verdicts[-1])

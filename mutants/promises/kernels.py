@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from mutants.hunt import Mutant
+from mutants.promises.tests import by_tiles
 
 ROWS = "regard/engines/cpu/rows.py"
 WORDS = "regard/engines/cpu/vocabulary.py"
-
-
-def by_tiles(score: str, rule: str) -> tuple[str, ...]:
-    """The cell of the contract for kernels."""
-    return (f"tests/contract/test_engines.py -k by_tiles and float32 and {score} and {rule}",)
 
 
 def word(name: str) -> Mutant:
@@ -35,7 +31,7 @@ def rule(name: str, code: str) -> Mutant:
     )
 
 
-KERNEL_PROMISES = (
+KERNELS = (
     word("Scale"),
     word("Gate"),
     word("Cap"),
@@ -55,56 +51,56 @@ KERNEL_PROMISES = (
         ROWS,
         "row[j] = row[j] if row[j] == NOTHING else number * tangent(row[j] / number)",
         "row[j] = tangent(row[j] / number)",
-        by_tiles("SoftCap", "Softmax"),
+        (by_tiles("SoftCap", "Softmax"),),
     ),
     Mutant(
         "the step Gate of kernels, backward",
         ROWS,
         "gate = ONE / (ONE + of_row * by_column[j])\n            change = to_row[j] * before[j] * gate * (ONE - gate)",
         "gate = ONE / (ONE + of_row * by_column[j])\n            change = to_row[j] * before[j] * gate",
-        by_tiles("Gated", "Softmax"),
+        (by_tiles("Gated", "Softmax"),),
     ),
     Mutant(
         "the step Tent of kernels, backward",
         ROWS,
         "to_row[j] = -inside * HALF / (distance * number) if distance > ZERO else ZERO",
         "to_row[j] = -inside / (distance * number) if distance > ZERO else ZERO",
-        by_tiles("Triangular", "Conic"),
+        (by_tiles("Triangular", "Conic"),),
     ),
     Mutant(
         "the rule softmax of kernels moves with its peak",
         ROWS,
         "shrink = exponential(before - peak)",
         "shrink = ONE",
-        by_tiles("Dot", "Softmax"),
+        (by_tiles("Dot", "Softmax"),),
     ),
     Mutant(
         "the rule softmax of kernels, backward",
         ROWS,
         "change[j] = row[j] * (change[j] - delta)",
         "change[j] = row[j] * change[j]",
-        by_tiles("Dot", "Softmax"),
+        (by_tiles("Dot", "Softmax"),),
     ),
     Mutant(
         "the rule conic of kernels, backward",
         ROWS,
         "change[j] = change[j] if row[j] > ZERO else ZERO",
         "change[j] = change[j]",
-        by_tiles("Dot", "Conic"),
+        (by_tiles("Dot", "Conic"),),
     ),
     Mutant(
         "the rule sigmoid of kernels, backward",
         ROWS,
         "change[j] *= row[j] * (ONE - row[j])",
         "change[j] *= row[j]",
-        by_tiles("Dot", "Sigmoid"),
+        (by_tiles("Dot", "Sigmoid"),),
     ),
     Mutant(
         "kernels block what a mask blocks",
         ROWS,
         "row[j] = row[j] if allowed[j] else NOTHING",
         "row[j] = row[j]",
-        by_tiles("Dot", "Softmax"),
+        (by_tiles("Dot", "Softmax"),),
     ),
     Mutant(
         "dropout's hash in kernels is that of all engines",
@@ -118,7 +114,7 @@ KERNEL_PROMISES = (
         "regard/engines/cpu/channel_loops.py",
         "return np.float32(2.0) * (left - right)",
         "return (left - right)",
-        by_tiles("Epanechnikov", "Conic"),
+        (by_tiles("Epanechnikov", "Conic"),),
     ),
     Mutant(
         "the form absolute of kernels, backward at 0",

@@ -1,0 +1,50 @@
+"""What is refused at the door."""
+
+from __future__ import annotations
+
+from mutants.hunt import Mutant
+
+DOOR = (
+    Mutant(
+        "dtypes that differ are refused",
+        "regard/checks.py",
+        "if not queries.dtype == keys.dtype == values.dtype:",
+        "if False:",
+        ("tests/test_problem.py",),
+    ),
+    Mutant(
+        "every key must have its value",
+        "regard/checks.py",
+        "if keys.shape[-2] != values.shape[-2]:",
+        "if False:",
+        ("tests/test_problem.py",),
+    ),
+    Mutant(
+        "dropout outside its range is refused",
+        "regard/checks.py",
+        "not isinstance(dropout, int | float) or not 0 <= dropout < 1",
+        "not isinstance(dropout, int | float) or not 0 <= dropout <= 1",
+        ("tests/test_problem.py", "tests/engines/test_dropout.py"),
+    ),
+    Mutant(
+        "a rule sees its score at the door",
+        "regard/problem.py",
+        "    weights.check_score(score)\n",
+        "",
+        ("tests/test_problem.py",),
+    ),
+    Mutant(
+        "a mask is checked at the door",
+        "regard/problem.py",
+        "        mask.check(grid)\n",
+        "        pass\n",
+        ("tests/test_problem.py", "tests/masks/test_padding.py"),
+    ),
+    Mutant(
+        "half precision is accumulated in float32",
+        "regard/problem.py",
+        "return torch.float64 if self.values.dtype == torch.float64 else torch.float32",
+        "return self.values.dtype",
+        ("tests/contract/test_engines.py -k or_refuses and tiled-bfloat16 and ScaledDot and Softmax",),
+    ),
+)

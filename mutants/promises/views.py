@@ -1,0 +1,57 @@
+"""What views promise."""
+
+from __future__ import annotations
+
+from mutants.hunt import Mutant
+
+VIEWS = (
+    Mutant(
+        "a masked tile of a view is zeros",
+        "regard/view.py",
+        "if cover is Cover.NONE or not rows or not columns:",
+        "if not rows or not columns:",
+        ("tests/test_view.py",),
+    ),
+    Mutant(
+        "entropy is for weights that sum to 1",
+        "regard/view.py",
+        'if entropy and self.kind not in ("convex", "one-hot", "uniform"):',
+        "if False:",
+        ("tests/test_view.py",),
+    ),
+    Mutant(
+        "a broken promise of a rule is found",
+        "regard/view.py",
+        "if off.numel() and not float(off.max()) <= tolerance:",
+        "if False:",
+        ("tests/test_view_promises.py",),
+    ),
+    Mutant(
+        "a map of masked pairs counts them as 0",
+        "regard/readers.py",
+        "return torch.where(self.shown < pairs, self.picture.clamp(min=0), self.picture)",
+        "return self.picture",
+        ("tests/test_view.py",),
+    ),
+    Mutant(
+        "a weight of 0 has no place among the heaviest",
+        "regard/readers.py",
+        "torch.where(weights == 0, -torch.inf, weights)",
+        "weights",
+        ("tests/test_view.py",),
+    ),
+    Mutant(
+        "what a view keeps of the heaviest is nobody's to change",
+        "regard/view.py",
+        'results["top"] = Top(*(each[..., : heaviest.k].clone() for each in self._top))',
+        'results["top"] = Top(*(each[..., : heaviest.k] for each in self._top))',
+        ("tests/test_view_details.py", "tests/test_view.py"),
+    ),
+    Mutant(
+        "received adds up over tiles",
+        "regard/readers.py",
+        "self.total[..., columns.start : columns.stop] += weights.sum(-2)",
+        "self.total[..., columns.start : columns.stop] = weights.sum(-2)",
+        ("tests/test_view.py", "tests/test_view_promises.py"),
+    ),
+)
