@@ -146,16 +146,17 @@ def _answered(arguments: list[str], entered: str) -> None:
     if result.exit_code not in (0, 1, 2):
         raise Broken(f"exit code {result.exit_code} for {shown}")
     output, said = result.stdout, result.stderr
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if result.exit_code and not said.strip():
         raise Broken(f"exit code {result.exit_code} and not a word for {shown}")
     silent = not result.exit_code and not output.strip()
-    if silent and "--exact" not in arguments and "-" not in arguments:
+    if silent and "--exact" not in options and "-" not in options:
         raise Broken(f"exit code 0 and no answer for {shown}")
     if "Traceback" in said:
         raise Broken(f"a traceback for {shown}")
-    if "--json" in arguments and result.exit_code == 0:
+    if "--json" in options and result.exit_code == 0:
         json.loads(output)
-    elif "--exact" not in arguments and stray(output):  # what is looked up is for the next program, as it is
+    elif "--exact" not in options and stray(output):  # what is looked up is for the next program, as it is
         raise Broken(f"{stray(output)} on standard output for {shown}")
     if stray(said):
         raise Broken(f"{stray(said)} on standard error for {shown}")

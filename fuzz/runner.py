@@ -47,12 +47,12 @@ class Tally:
                 self.failures.append(Failure(case, check, text))
 
 
-def judge(kind: str, seed: int) -> list[Outcome]:
-    """What becomes of one case."""
+def judge(kind: str, seed: int, every: bool = False) -> list[Outcome]:
+    """What becomes of one case; of attention under every check, if asked."""
     if kind == "attention":
         from fuzz.attention import judge_attention
 
-        return judge_attention(seed)
+        return judge_attention(seed, every)
     from fuzz.command import judge_command
 
     return judge_command(seed)

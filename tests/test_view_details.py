@@ -40,6 +40,17 @@ def test_what_keys_receive_is_summed_strip_by_strip():
         weigh(x, x, x, score=Additive(4, 4, 64)).received().sum().backward()
 
 
+def test_the_heaviest_that_a_view_has_given_may_be_changed_without_changing_the_view():
+    view = weigh(torch.rand(3, 4), torch.rand(5, 4), torch.rand(5, 2))
+    kept = view.top(2)
+    before = kept.weights.clone(), kept.indices.clone()
+    kept.weights.zero_()
+    kept.indices.fill_(-7)
+    again = view.top(2)
+    assert torch.equal(again.weights, before[0])
+    assert torch.equal(again.indices, before[1])
+
+
 def test_autocast_around_a_reading_changes_nothing():
     x = torch.randn(6, 4)
     view = weigh(x, x, x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mutants.hunt import Mutant
+from mutants.promises.tests import contract
 
 DOOR = (
     Mutant(
@@ -10,28 +11,28 @@ DOOR = (
         "regard/checks.py",
         "if not queries.dtype == keys.dtype == values.dtype:",
         "if False:",
-        ("tests/test_problem.py",),
+        ("tests/test_problem.py -k wrong",),
     ),
     Mutant(
         "every key must have its value",
         "regard/checks.py",
         "if keys.shape[-2] != values.shape[-2]:",
         "if False:",
-        ("tests/test_problem.py",),
+        ("tests/test_problem.py -k wrong or door",),
     ),
     Mutant(
         "dropout outside its range is refused",
         "regard/checks.py",
         "not isinstance(dropout, int | float) or not 0 <= dropout < 1",
         "not isinstance(dropout, int | float) or not 0 <= dropout <= 1",
-        ("tests/test_problem.py", "tests/engines/test_dropout.py"),
+        ("tests/engines/test_dropout.py -k outside",),
     ),
     Mutant(
         "a rule sees its score at the door",
         "regard/problem.py",
         "    weights.check_score(score)\n",
         "",
-        ("tests/test_problem.py",),
+        (contract("Gaussian", "Proportional"),),
     ),
     Mutant(
         "a mask is checked at the door",
@@ -45,6 +46,6 @@ DOOR = (
         "regard/problem.py",
         "return torch.float64 if self.values.dtype == torch.float64 else torch.float32",
         "return self.values.dtype",
-        ("tests/contract/test_engines.py -k or_refuses and tiled-bfloat16 and ScaledDot and Softmax",),
+        ("tests/test_problem.py -k half",),
     ),
 )

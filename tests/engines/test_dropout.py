@@ -8,7 +8,7 @@ import torch
 import regard
 from regard import attend, weigh
 from regard.engines import Tiled
-from regard.engines.dropout import keep_factors
+from regard.engines.dropout import hashes, keep_factors
 from regard.errors import OptionError
 from regard.positions import Grid
 
@@ -80,6 +80,18 @@ def test_the_share_that_is_dropped_is_the_probability_for_rows_columns_and_batch
     # Neighbours are independent: both dropped with probability p².
     for shifted in (dropped[1:] * dropped[:-1], dropped[:, 1:] * dropped[:, :-1], dropped[..., 1:] * dropped[..., :-1]):
         assert abs(shifted.mean() - probability**2) < 0.03
+
+
+def test_every_bit_of_a_hash_depends_on_every_bit_of_what_is_hashed():
+    numbers = torch.randint(2**32, (4000,), generator=torch.Generator().manual_seed(0))
+
+    def hashed(columns):
+        return hashes(0, 0, torch.zeros(1, dtype=torch.int64), columns)[1]
+
+    for bit in range(32):
+        changed = hashed(numbers) ^ hashed(numbers ^ (1 << bit))
+        flips = torch.stack([(changed >> place) & 1 for place in range(32)]).double().mean(-1)
+        assert 0.4 < flips.min() <= flips.max() < 0.6
 
 
 def test_the_pattern_does_not_depend_on_the_tile():
