@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds = (options.only,) if options.only else KINDS
     failed = False
     for kind in kinds:
-        tally = run(kind, seed, options.minutes * 60 / len(kinds), options.processes, _say)
+        tally = run(kind, range(seed, 2**62), options.minutes * 60 / len(kinds), options.processes, _say)
         _say(f"\n{kind}: {tally.cases:,} cases from seed {seed} on")
         checks = sorted({check for check, _ in tally.counts})
         width = max(map(len, checks), default=0)

@@ -58,23 +58,23 @@ def judge(kind: str, seed: int, every: bool = False) -> list[Outcome]:
     return judge_command(seed)
 
 
-def run(kind: str, first: int, seconds: float, processes: int, say: Callable[[str], None]) -> Tally:
-    """Cases of a kind, from a seed on, for as long as was asked; a line a minute."""
-    seeds = iter(range(first, 2**62))
+def run(
+    kind: str, seeds: Iterable[int], seconds: float, processes: int = 1, say: Callable[[str], None] | None = None
+) -> Tally:
+    """Cases of a kind, as many as there are seeds or for as long as was asked; a line a minute."""
+    following = iter(seeds)
     tally, until, minute = Tally(), time.monotonic() + seconds, time.monotonic() + 60
-    workers = [_Worker(kind, seeds) for _ in range(processes)]
+    workers = [worker for _ in range(processes) if (worker := _Worker(kind, following)).give()]
     while workers:
         ready = wait([each.connection for each in workers], timeout=1.0)
         now = time.monotonic()
         for worker in list(workers):
             if worker.connection in ready or now - worker.since > CASE_SECONDS:
                 worker.collect(tally)
-                if now < until:
-                    worker.give()
-                else:
+                if now > until or not worker.give():
                     worker.stop()
                     workers.remove(worker)
-        if now > minute:
+        if say is not None and now > minute:
             minute += 60
             say(f"{kind}: {tally.cases:,} cases, {len(tally.failures):,} broken promises")
     return tally
@@ -86,7 +86,6 @@ class _Worker:
     def __init__(self, kind: str, seeds: Iterator[int]) -> None:
         self.kind, self.seeds = kind, seeds
         self._start()
-        self.give()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -95,10 +94,14 @@ class _Worker:
         self.process.start()
         theirs.close()
 
-    def give(self) -> None:
-        """The next seed."""
-        self.seed, self.since = next(self.seeds), time.monotonic()
-        self.connection.send(self.seed)
+    def give(self) -> bool:
+        """Send the next seed; returns whether there was one."""
+        following = next(self.seeds, None)
+        if following is None:
+            return False
+        self.seed, self.since = following, time.monotonic()
+        self.connection.send(following)
+        return True
 
     def collect(self, tally: Tally) -> None:
         """What became of the seed that it was given; a new process, if this one died of it or does not end."""

@@ -111,3 +111,8 @@ def test_other_things_cannot_be_added_or_multiplied(combine):
 def test_reprs_show_factors_and_columns():
     assert "factor=2" in repr(2 * ScaledDot())
     assert "columns=(0, 1)" in repr(Dot().on([0, 1]))
+
+
+def test_a_sum_is_the_logarithm_of_a_kernel_if_every_term_is():
+    assert (Gaussian(1.0) + Gaussian(2.0)).is_log_kernel
+    assert not (Gaussian(1.0) + Dot()).is_log_kernel
