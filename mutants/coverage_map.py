@@ -18,7 +18,7 @@ FOLDER = ROOT / ".mutants"
 
 @dataclass
 class Map:
-    """For each file and line the tests that reach it, and how long each takes."""
+    """For each file and line of a mutant the tests that reach it, and how long each takes."""
 
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -33,9 +33,9 @@ class Map:
 
 
 def fingerprint() -> str:
-    """What the map depends on: every source and test."""
+    """What the map depends on: every source and test, and which lines are asked for."""
     digest = hashlib.sha256()
-    for folder in ("regard", "tests"):
+    for folder in ("regard", "tests", "mutants/promises"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -11,9 +11,15 @@ from typing import Any
 import coverage
 import pytest
 
+from mutants.coverage_map import ROOT
+from mutants.promises import PROMISES
+
 FOLDER = Path(os.environ.get("MUTANTS_TRACES", ".mutants/traces"))
+MOST_TESTS = 200  # that are kept of a line: the quickest
 _seconds: dict[str, float] = {}
 _trace = coverage.Coverage(data_file=None, source_pkgs=["regard"], check_preimported=False)
+# Of several processes, the one that hands out the tests runs none of the library.
+_trace.set_option("run:disable_warnings", ["module-not-measured", "module-not-imported", "no-data-collected"])
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,10 +43,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write what this process saw."""
     _trace.stop()
     data = _trace.get_data()
+    wanted: dict[str, set[int]] = {}
+    for mutant in PROMISES:
+        if mutant.count() == 1:
+            wanted.setdefault(str(ROOT / mutant.file), set()).update(mutant.lines)
     lines: dict[str, dict[int, list[str]]] = {}
-    for file in data.measured_files():
-        found = {line: sorted(filter(None, tests)) for line, tests in data.contexts_by_lineno(file).items()}
-        lines[file] = {line: tests for line, tests in found.items() if tests}
+    for file in wanted.keys() & data.measured_files():
+        reached = data.contexts_by_lineno(file)
+        lines[file] = {
+            line: sorted(filter(None, reached[line]), key=lambda test: _seconds.get(test, 0.0))[:MOST_TESTS]
+            for line in wanted[file] & reached.keys()
+        }
     FOLDER.mkdir(parents=True, exist_ok=True)
     worker: Any = os.environ.get("PYTEST_XDIST_WORKER", "main")
     (FOLDER / f"{worker}.json").write_text(json.dumps({"lines": lines, "seconds": _seconds}), encoding="utf-8")

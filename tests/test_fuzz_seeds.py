@@ -94,5 +94,6 @@ def test_a_promise_that_is_broken_is_found(monkeypatch):
 
     wrong = regard.attend
     monkeypatch.setattr(regard, "attend", lambda *tensors, **options: wrong(*tensors, **options) * 1.001)
-    found = [seed for seed in range(7_000_000, 7_000_030) if broken(seed)]
-    assert len(found) > 10
+    monkeypatch.setattr("fuzz.attention.MORE", 0)
+    found = [seed for seed in FRESH_ATTENTION[:16] if broken(seed)]
+    assert len(found) > 6
