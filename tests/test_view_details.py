@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from regard import Additive, KeyMask, Raw, weigh
+from regard.engines import Tiled
 from regard.errors import OptionError
 from regard.scores import Dot
 from regard.testing import AllocationTrap
@@ -38,6 +39,12 @@ def test_what_keys_receive_is_summed_strip_by_strip():
     x = torch.randn(1200, 4, requires_grad=True)
     with AllocationTrap(1200 * 1200 // 4):
         weigh(x, x, x, score=Additive(4, 4, 64)).received().sum().backward()
+
+
+def test_what_keys_receive_is_summed_over_tiles_of_rows():
+    queries, keys = torch.randn(40, 3), torch.randn(30, 3)
+    view = weigh(queries, keys, keys, engine=Tiled(tile_elements=64, kernels=False))
+    torch.testing.assert_close(view.received(), view.dense().sum(-2))
 
 
 def test_the_heaviest_that_a_view_has_given_may_be_changed_without_changing_the_view():

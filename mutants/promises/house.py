@@ -76,11 +76,11 @@ HOUSE = (
         ("tests/database/test_bandwidth.py",),
     ),
     Mutant(
-        "a row without a key is not found by a lookup",
-        "regard/database/lookup.py",
-        "distance[column.missing] = torch.inf",
-        "pass",
-        ("tests/database/test_lookup.py tests/database/test_inference.py tests/database/test_database.py",),
+        "rows with a missing key or value are left out",
+        "regard/database/pairs.py",
+        "return (~missing).nonzero().flatten()",
+        "return torch.arange(len(missing))",
+        ("tests/database/test_database.py tests/database/test_asking.py",),
     ),
     Mutant(
         "NaN in a column counts as missing",

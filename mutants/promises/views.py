@@ -31,7 +31,7 @@ VIEWS = (
         "regard/readers.py",
         "return torch.where(self.shown < pairs, self.picture.clamp(min=0), self.picture)",
         "return self.picture",
-        ("tests/test_view.py -k map",),
+        ("tests/test_view_details.py -k masked",),
     ),
     Mutant(
         "a weight of 0 has no place among the heaviest",
@@ -52,6 +52,6 @@ VIEWS = (
         "regard/readers.py",
         "self.total[..., columns.start : columns.stop] += weights.sum(-2)",
         "self.total[..., columns.start : columns.stop] = weights.sum(-2)",
-        ("tests/test_view.py -k received",),
+        ("tests/test_view_details.py -k receive",),
     ),
 )
