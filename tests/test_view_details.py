@@ -24,6 +24,14 @@ def test_the_largest_of_masked_and_negative_weights_is_zero():
     assert view.map(1, 2, pool="max").tolist() == [[-1.0, 0.0]]
 
 
+def test_the_largest_of_masked_and_negative_weights_is_zero_where_masked_tiles_are_left_out():
+    q, k = torch.ones(8, 1), -torch.ones(64, 1)
+    engine = Tiled(tile_elements=64, kernels=False)
+    view = weigh(q, k, k, score=Dot(), weights=Raw(), mask=KeyMask(torch.arange(64) < 32), engine=engine)
+    assert float(view.map(1, 1, pool="max")) == 0
+    assert view.map(1, 2, pool="max").tolist() == [[-1.0, 0.0]]
+
+
 def test_each_reading_can_be_differentiated_by_itself():
     x = torch.randn(6, 4, requires_grad=True)
     view = weigh(x, x, x, score=Additive(4, 4, 3))
