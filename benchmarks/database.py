@@ -4,6 +4,8 @@
 
 Mixed keys (two numbers, two categories), a numeric value and a category: seconds to build from an Arrow table, for the
 first question (which chooses the bandwidth), for one more, for a hundred at once, and for a lookup by name.
+
+And numbers as keys, 64 questions about 300,000 rows: in float32, which is what happens, and in float64, interleaved.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import pyarrow
 import torch
 
 from benchmarks.results import write
-from regard import Database
+from regard import Database, Gaussian
+from regard.database import asking
 
 KEYS = ["gpa", "age", "major", "city"]
 
@@ -73,6 +76,23 @@ def measure(n_rows: int) -> dict[str, float]:
     return figures
 
 
+def of_numbers(n_rows: int = 300_000, n_queries: int = 64) -> dict[str, float]:
+    """Seconds for questions about numbers, and what they would take in float64."""
+    generator = torch.Generator().manual_seed(0)
+    keys, queries = (torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in (n_rows, n_queries))
+    values = keys[:, 0].sin() + 0.1 * torch.randn(n_rows, generator=generator, dtype=torch.float64)
+    database = Database({"a": keys[:, 0], "b": keys[:, 1]}, values)
+    asked = [tuple(query) for query in queries.tolist()]
+    times: dict[str, list[float]] = {"float32": [], "float64": []}
+    possible = asking.is_possible
+    for _ in range(4):
+        for name, found in times.items():
+            asking.is_possible = possible if name == "float32" else lambda: False
+            found.append(seconds(lambda: database.attend(asked, score=Gaussian(0.2)))[0])
+    asking.is_possible = possible
+    return {"rows": n_rows, "queries": n_queries} | {name: min(found) for name, found in times.items()}
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -80,4 +100,6 @@ if __name__ == "__main__":
     figures = measure(arguments.rows)
     for name, figure in figures.items():
         print(f"{name:>26}  {figure:10,.4f} s")
-    write("database", {"rows": arguments.rows, "seconds": figures})
+    numbers = of_numbers()
+    print(f"{numbers['float64'] / numbers['float32']:.1f} × as fast in float32: {numbers['float32']:.4f} s")
+    write("database", {"rows": arguments.rows, "seconds": figures, "numbers": numbers})

@@ -48,6 +48,8 @@ class Answer:
         probabilities: of each category, likeliest first (the 1,000 likeliest, if there are more).
         rows: the pairs that mattered, heaviest first.
         rest: the weight of the rows that are not listed.
+        effective_rows: how many rows of equal weight would say as much: (Σα)² / Σα², Kish's number; 0 where nothing is
+            found.
         similarity: the score and the weights that were used, in words.
         n_rows, n_left_out: how many rows were weighed, and how many were left out because a key or value is missing.
         message: what else there is to say; "" if nothing.
@@ -67,16 +69,12 @@ class Answer:
     message: str
     labels: Labels = field(default=Labels(("key",), ("value",)))
     notes: tuple[str, ...] = ()
+    effective_rows: float = 0.0
 
     @property
     def weights(self) -> Tensor:
         """The weights of `rows`, heaviest first."""
         return torch.tensor([row.weight for row in self.rows], dtype=torch.float64)
-
-    @property
-    def effective_rows(self) -> float:
-        """How many rows, all weighing alike, the answer rests on: (Σα)²/Σα², where those not listed weigh alike."""
-        return effective_number(self.weights.tolist(), self.rest, self.n_rows - len(self.rows))
 
     def as_dict(self) -> dict[str, Any]:
         """The answer in plain types that JSON can hold: dates as ISO text, durations in days, vectors as lists."""
@@ -150,17 +148,6 @@ class Answers(Sequence[Answer]):
         from regard.database.render import answers_report, as_html
 
         return as_html(answers_report(self))
-
-
-def effective_number(weights: Sequence[float], rest: float, n_others: int) -> float:
-    """(Σα)²/Σα²: n for n equal weights, 1 for a single one, 0 for none. `rest` is shared alike by `n_others` more.
-
-    Example:
-        >>> effective_number([0.25, 0.25], 0.5, 2), effective_number([2.0], 0.0, 5)
-        (4.0, 1.0)
-    """
-    squares = sum(weight * weight for weight in weights) + (rest * rest / n_others if n_others else 0.0)
-    return (sum(weights) + rest) ** 2 / squares if squares > 0 else 0.0
 
 
 def jsonable(entry: Any) -> Any:

@@ -18,11 +18,13 @@ from regard.database.encoding import UNKNOWN, Encoding
 from regard.database.messages import no_similar_rows, unknown_categories
 from regard.database.pairs import Pairs
 from regard.database.parts import Similarity
+from regard.database.precision import WORTHWHILE, Factors, Narrow, in_float32, is_possible
 from regard.database.queries import Query
 from regard.database.similarity import ScoreLike, check_options, similarity
-from regard.database.values import SUM_TO_ONE, Summary, ValuePool
+from regard.database.values import SUM_TO_ONE, Summary, Sums, ValuePool
 from regard.errors import OptionError
 from regard.scores import Equal
+from regard.view import WeightsView
 from regard.weights import Uniform, Weights
 
 MATTERS = 1e-6
@@ -44,6 +46,7 @@ class Rows:
         self.rows = pairs.complete_in(columns)
         self.encoding = Encoding([pairs.keys[place] for place in columns], self.rows)
         self.pool = ValuePool(pairs.values, self.rows)
+        self._narrowed: dict[tuple[bool, ...], Narrow] = {}
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -69,6 +72,30 @@ class Rows:
         """The keys as a matrix `(n_rows, dim)`."""
         return self.encoding.scaled if scaled else self.encoding.own
 
+    def view(self, queries: Tensor, chosen: Similarity) -> tuple[WeightsView, Tensor | None]:
+        """The weights of the rows for some queries; and what the values pool to, as `pool.summaries` takes it, or None.
+
+        Many rows are weighed in float32 where that is as exact.
+        """
+        keys, score, rule = self.keys(scaled=chosen.scaled), chosen.score, chosen.weights
+        many = keys.dtype == torch.float64 and len(queries) * len(keys) >= WORTHWHILE and is_possible()
+        factors = Factors.of(score, rule, self.encoding.dim) if many else None
+        if factors is not None:
+            narrow = self._narrow(factors, scaled=chosen.scaled)
+            rounded = narrow.queries(queries, factors)
+            if rounded is not None:
+                pooled = narrow.pooled(rounded, factors, self.pool.narrow)
+                queries, keys, score = rounded, narrow.keys, in_float32(score)
+                return weigh(queries, keys, keys.new_ones(len(keys), 1), score=score, weights=rule), pooled
+        return weigh(queries, keys, keys.new_ones(len(keys), 1), score=score, weights=rule), None
+
+    def _narrow(self, factors: Factors, *, scaled: bool) -> Narrow:
+        matched = factors.matches > 0
+        kind = (scaled, *matched.tolist())
+        if kind not in self._narrowed:
+            self._narrowed = {kind: Narrow.of(self.keys(scaled=scaled), matched)}  # the last one alone: keys are large
+        return self._narrowed[kind]
+
 
 class Asker:
     """Answers queries about pairs."""
@@ -78,17 +105,14 @@ class Asker:
         self._rows: dict[tuple[int, ...], Rows] = {}
 
     def rows(self, asked: Sequence[int]) -> Rows:
-        """The rows that can answer queries that know the columns `asked`.
+        """The rows that can answer queries that know the columns `asked`, with widths of their own.
 
-        Where the other columns leave no more rows out, the rows of whole queries answer, whose widths may be known.
+        What a column is worth depends on which others are known: weight may say all that height does, until only the
+        height is known.
         """
-        every = tuple(range(len(self.pairs.keys)))
-        if every not in self._rows:
-            self._rows[every] = Rows(self.pairs, every)
         known = tuple(asked)
         if known not in self._rows:
-            same = len(self.pairs.complete_in(known)) == len(self._rows[every])
-            self._rows[known] = self._rows[every] if same else Rows(self.pairs, known)
+            self._rows[known] = Rows(self.pairs, known)
         return self._rows[known]
 
     def ask(self, queries: list[Query], score: ScoreLike, weights: Weights | None, top: int) -> list[Answer]:
@@ -126,8 +150,8 @@ class Asker:
             return [self._nothing(query, asked, chosen, f"No similar rows: {missing}.") for query in queries]
         keys = asked.keys(scaled=chosen.scaled)
         with torch.no_grad():
-            view = weigh(encoded, keys, asked.pool.pooled_with(keys.dtype), score=chosen.score, weights=chosen.weights)
-            summaries = asked.pool.summaries(view)
+            view, pooled = asked.view(encoded, chosen)
+            summaries = asked.pool.summaries(view, pooled)
             heaviest = view.top(min(top, len(asked)))
             best = [0.0] * len(queries)
             if chosen.floor > -math.inf:
@@ -135,18 +159,18 @@ class Asker:
                 # Each query with its own best row alone: a batch of 1 × 1 scores.
                 best = chosen.score(encoded.unsqueeze(1), nearest.unsqueeze(1)).flatten().tolist()
         answers = []
-        for query, (total, summary), values, indices, score in zip(
+        for query, (sums, summary), values, indices, score in zip(
             queries, summaries, heaviest.weights, heaviest.indices, best, strict=True
         ):
             rows = self._listed(asked, values, indices)
-            if total == 0 or not score > chosen.floor:
+            if sums.total == 0 or not score > chosen.floor:
                 answers.append(self._nothing(query, asked, chosen, no_similar_rows(query, self.pairs.keys, rows)))
             else:
-                answers.append(self._something(query, asked, chosen, rows, summary, total))
+                answers.append(self._something(query, asked, chosen, rows, summary, sums))
         return answers
 
     def _something(
-        self, query: Query, asked: Rows, chosen: Similarity, rows: list[Row], summary: list[Summary], total: float
+        self, query: Query, asked: Rows, chosen: Similarity, rows: list[Row], summary: list[Summary], sums: Sums
     ) -> Answer:
         remark = unknown_categories(query, self.pairs.keys)
         return Answer(
@@ -156,7 +180,8 @@ class Asker:
             std=self._by_name([each.std for each in summary]),
             probabilities=self._by_name([each.probabilities for each in summary]),
             rows=rows,
-            rest=_remainder(total, rows),
+            rest=_remainder(sums.total, rows),
+            effective_rows=sums.effective_rows,
             similarity=chosen.text,
             message=f"{remark[0].upper()}{remark[1:]}." if remark else "",
             **self._counts(asked),

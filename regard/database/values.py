@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,6 +37,18 @@ class Summary:
     probabilities: dict[Any, float] | None = None
 
 
+class Sums(NamedTuple):
+    """What the weights of one query add up to, and their squares."""
+
+    total: float
+    squares: float
+
+    @property
+    def effective_rows(self) -> float:
+        """How many rows of equal weight would say as much: (Σα)² / Σα² (Kish)."""
+        return self.total**2 / self.squares if self.squares > 0 else 0.0
+
+
 class ValuePool:
     """The values of the rows that are complete, ready to be pooled: in float64, whatever the keys are in.
 
@@ -50,8 +62,8 @@ class ValuePool:
         self.rows = rows
 
     @cached_property
-    def _centred(self) -> dict[int, tuple[Tensor, Tensor, float]]:
-        """For each quantity: its numbers in standard deviations from the mean, that deviation, and a unit.
+    def _centred(self) -> dict[int, tuple[Tensor, Tensor, float, Tensor]]:
+        """For each quantity: its numbers in standard deviations from the mean, that deviation, a unit, the mean in it.
 
         The unit is 1, but for numbers so large or small that their sums or squares do not fit.
 
@@ -66,36 +78,57 @@ class ValuePool:
                 centre = numbers.mean(0) if len(numbers) else torch.zeros(column.dim, dtype=torch.float64)
                 scale = (numbers - centre).square().mean(0).sqrt() if len(numbers) else torch.ones_like(centre)
                 scale = torch.where(scale > 0, scale, 1)
-                centred[place] = ((numbers - centre) / scale, scale * unit, unit)
+                centred[place] = ((numbers - centre) / scale, scale * unit, unit, centre)
         return centred
 
     @cached_property
     def matrix(self) -> Tensor:
         """A column of ones for the total weight, then v, z and z² of each quantity: `(n_rows, 1 + 3 · dims)`."""
         parts = [torch.ones(len(self.rows), 1, dtype=torch.float64)]
-        for place, (centred, _, unit) in self._centred.items():
+        for place, (centred, _, unit, _) in self._centred.items():
             column = self.columns[place]
             assert isinstance(column, Quantity)
             parts += [column.numbers[self.rows].double() / unit, centred, centred.square()]
         return torch.cat(parts, dim=-1)
 
-    def pooled_with(self, dtype: torch.dtype) -> Tensor:
-        """The values that attention is given beside keys of that dtype."""
-        return self.matrix if dtype == torch.float64 else torch.ones(len(self.rows), 1, dtype=dtype)
+    @cached_property
+    def narrow(self) -> Tensor:
+        """What compiled loops pool: z and z² of each quantity, each in two parts, `(4 · dims, n_rows)` in float32.
 
-    def _pooled(self, view: WeightsView) -> Tensor:
-        """Σ α v in float64: `(n_queries, 1 + 3 · dims)`."""
-        if view.output.dtype == torch.float64:
-            return view.output
-        # The keys are in float32, which rounds 123,456,789 to 123,456,792: the weights are, but not the values.
+        The second part is what float32 rounds off of the first.
+        """
+        parts = [torch.empty(0, len(self.rows))]
+        for centred, *_ in self._centred.values():
+            for numbers in (centred.mT, centred.square().mT):
+                parts += [numbers.float(), (numbers - numbers.float()).float()]
+        return torch.cat(parts)
+
+    def _pooled(self, view: WeightsView, sums: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Σ α v, `(n_queries, 1 + 3 · dims)`, and Σ α², `(n_queries,)`: in float64, whatever the weights are in."""
+        if sums is not None:
+            return self._from_narrow(sums)
         n_queries, n_rows = view.shape[-2:]
         pooled = torch.zeros(n_queries, self.matrix.shape[-1], dtype=torch.float64)
+        squares = torch.zeros(n_queries, dtype=torch.float64)
         for columns in _blocks(n_queries, n_rows):
-            tile = view.tile(range(n_queries), columns)
-            pooled += tile.double() @ self.matrix[columns.start : columns.stop]
+            tile = view.tile(range(n_queries), columns).double()
+            pooled += tile @ self.matrix[columns.start : columns.stop]
+            squares += tile.square().sum(-1)
         if view.kind in SUM_TO_ONE:
-            pooled = pooled / torch.where(pooled[:, :1] > 0, pooled[:, :1], 1)
-        return pooled
+            total = torch.where(pooled[:, :1] > 0, pooled[:, :1], 1)
+            pooled, squares = pooled / total, squares / total.squeeze(-1).square()
+        return pooled, squares
+
+    def _from_narrow(self, sums: Tensor) -> tuple[Tensor, Tensor]:
+        """What `_pooled` gives, from Σ w, Σ w² and Σ w · `narrow`."""
+        total = sums[:, :1]
+        squares, sums = sums[:, 1] / total.squeeze(-1).square(), sums[:, 2:] / total
+        parts = [torch.ones_like(total)]
+        for centred, scale, unit, centre in self._centred.values():
+            first, rest, second, second_rest = sums[:, : 4 * centred.shape[-1]].split(centred.shape[-1], dim=-1)
+            sums = sums[:, 4 * centred.shape[-1] :]
+            parts += [centre + (first + rest) * (scale / unit), first + rest, second + second_rest]
+        return torch.cat(parts, dim=-1), squares
 
     def targets(self, rows: Tensor) -> Tensor | None:
         """What there is to predict about some rows: `(n_rows, n_targets)`, or None."""
@@ -120,10 +153,15 @@ class ValuePool:
         )
         return max(1, min(256, BUDGET // max(widest, 1)))
 
-    def summaries(self, view: WeightsView) -> list[tuple[float, list[Summary]]]:
-        """For each query of a view: its total weight, and a summary for each value column."""
-        pooled = self._pooled(view)  # (n_queries, 1 + 3 · dims)
-        total = pooled[:, 0]
+    def summaries(self, view: WeightsView, sums: Tensor | None = None) -> list[tuple[Sums, list[Summary]]]:
+        """For each query of a view: sums of its weights, and a summary for each value column.
+
+        Args:
+            view: the weights.
+            sums: Σ w, Σ w² and Σ w · `narrow` of each query, where they are known, up to a factor and its square.
+        """
+        pooled, squares = self._pooled(view, sums)  # (n_queries, 1 + 3 · dims), (n_queries,)
+        weights = [Sums(*each) for each in zip(pooled[:, 0].tolist(), squares.tolist(), strict=True)]
         by_column: list[list[Summary]] = []
         start = 1
         for place, column in enumerate(self.columns):
@@ -136,7 +174,7 @@ class ValuePool:
             else:
                 best = view.top(1).indices.flatten().clamp(min=0).tolist()
                 by_column.append([Summary(column.entries[int(self.rows[row])]) for row in best])
-        return [(float(total[query]), [each[query] for each in by_column]) for query in range(len(total))]
+        return [(each, [column[query] for column in by_column]) for query, each in enumerate(weights)]
 
     def _quantity(self, place: int, column: Quantity, pooled: Tensor, kind: str) -> list[Summary]:
         values, first, second = (pooled[:, part * column.dim : (part + 1) * column.dim] for part in range(3))

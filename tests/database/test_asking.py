@@ -94,6 +94,17 @@ def test_the_spread_is_the_weighted_standard_deviation(salaries: Database) -> No
     assert answer.std == pytest.approx(math.sqrt(float((weights * (values - mean) ** 2).sum())), rel=1e-3)
 
 
+def test_the_effective_number_of_rows_is_kish_s(salaries: Database) -> None:
+    answer = salaries.attend(3.5, score=Gaussian(0.2))
+    assert answer.effective_rows == pytest.approx(1 / float(answer.weights.square().sum()), rel=1e-4)
+    assert answer.as_dict()["effective_rows"] == answer.effective_rows
+    assert salaries.attend(3.5, weights=OneHot()).effective_rows == pytest.approx(1.0)
+    assert salaries.average().effective_rows == pytest.approx(len(GPA))
+    conic = salaries.attend(3.5, score=Epanechnikov(0.2), weights=Conic())
+    assert conic.effective_rows == pytest.approx((1 + 2 * 0.75) ** 2 / (1 + 2 * 0.75**2))
+    assert salaries.attend(35.0).effective_rows == 0.0
+
+
 def test_the_spread_of_one_row_is_zero(salaries: Database) -> None:
     assert salaries.attend(3.5, weights=OneHot()).std == 0.0
 
