@@ -1,64 +1,71 @@
 """How wide should a neighbourhood be? The widths that predict each row best from the other rows.
 
-Leave-one-out: hide a row, attend to the others, compare with what was hidden. First one bandwidth for all quantities,
-then the weight of a mismatch in each category, then each quantity's own bandwidth, then all of them once more. The
-widest candidate wins whose squared errors cannot be told from the best one's: with few rows, the best one is luck.
+A bandwidth for each quantity and the weight of a mismatch for each category, such that the mean squared error of
+leave-one-out is least. The error is smooth in their logarithms but has several valleys: many starts descend together,
+the lowest go on, each column is then tried at every width while the others stay, and the lowest of all is polished.
+Among widths that do as well the widest are taken, and a column without which the error is within 1% of the least is
+ignored.
+
 Numbers, dates and vectors are compared in standard deviations, categories by their probabilities (the Brier score).
 Where the values cannot be predicted (objects, names that are all different), Scott's rule m^(−1/(d+4)) stands in.
 
-On large databases the search runs on a sample of the rows, and its result is narrowed at the rate at which the best
-bandwidth shrinks with the number of rows, m^(−1/(d+4)). The sample is drawn with a fixed seed: the same database gives
-the same bandwidth.
+Up to 2,048 rows all of them are hidden, one at a time. In larger databases the starts are tried on some rows, and then
+some rows are hidden from all others; which ones is drawn with a fixed seed: the same database gives the same widths.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from regard.database.descent import begun, descended
+from regard.database.leave_one_out import LeaveOneOut, Places
+from regard.engines.cpu.blas import use_one_core
 from regard.scores import Equal, Gaussian, Score
 
-SAMPLE = 2048
-"""How many rows the search attends to at most."""
+MOST_ASKED, LEAST_ASKED = 2048, 512
+"""How many rows are hidden, one at a time: at most, and of however many rows. All of them are, where they are fewer."""
 
-ASKED = 256
-"""How many of them it hides, one at a time."""
+PAIRS = 2**24
+"""How many pairs of a hidden row and another are compared at a time, unless the least number of rows makes more."""
+
+STAGES = ((256, 512), (512, 4096), (512, 32_768))
+"""Where the search begins: how many rows are hidden, and among how many."""
 
 ENOUGH = 4
 """With fewer rows than this, leaving one out leaves too little."""
 
-TOGETHER = 8
-"""How many candidates are compared at a time."""
-
-HALVINGS = 40
-"""How often the widest bandwidth is halved at most: by then neighbours are 1e-12 deviations apart."""
-
 MISMATCH = 0.1
-"""What a mismatch weighs unless the data say otherwise; the other candidates follow, nearest first."""
+"""What a mismatch weighs unless the data say otherwise."""
 
-MISMATCHES = (MISMATCH, 0.2, 0.05, 0.5, 0.02, 1.0, 0.005, 0.001)
+LEAST_MISMATCH = 1e-60
+"""The least that it may weigh: where rows are far apart in the quantities, a mismatch may have to count for more."""
 
+IGNORED = 0.01
+"""A column is ignored where leaving it out costs less than this share of the error."""
 
-@dataclass(frozen=True)
-class Places:
-    """Where the key columns stand in a matrix of keys.
+SAME = 0.001
+"""Errors this share apart are the same: the wider one is taken."""
 
-    Args:
-        quantities: the coordinates of each quantity.
-        categories: the coordinate of each category.
-    """
+RANDOM_STARTS = 24
+"""Starts beside those that are chosen."""
 
-    quantities: tuple[tuple[int, ...], ...]
-    categories: tuple[int, ...] = ()
+SCANNED = 24
+"""At how many widths a column is tried while the others stay."""
 
-    @property
-    def coordinates(self) -> list[int]:
-        """The coordinates of all quantities."""
-        return [coordinate for each in self.quantities for coordinate in each]
+CHEAP = 2**20
+"""Up to how many pairs there is time to try each column at every width."""
+
+STEPS, LEAST_STEPS = 40, 4
+"""How many steps a descent takes: at most, and of however many pairs."""
+
+WORK = 2**31
+"""How many pairs all steps of a descent may compare: seconds, compiled."""
 
 
 @dataclass(frozen=True)
@@ -66,25 +73,33 @@ class Widths:
     """How far each column reaches.
 
     Args:
-        bandwidths: of each quantity, in standard deviations.
-        mismatches: for each category, what a row that differs in it weighs, as a fraction of a row that does not.
+        bandwidths: of each quantity, in standard deviations; infinite where it is ignored.
+        mismatches: for each category, what a row that differs in it weighs, as a fraction of a row that does not; 1
+            where it is ignored.
     """
 
     bandwidths: tuple[float, ...]
     mismatches: tuple[float, ...] = ()
 
-    def times(self, factor: float) -> Widths:
-        """Every bandwidth multiplied."""
-        return replace(self, bandwidths=tuple(each * factor for each in self.bandwidths))
-
 
 @dataclass(frozen=True)
 class Choice:
-    """The widths that the data chose, how, and the score that a row's nearest other row typically has (at most 0)."""
+    """The widths that the data chose, and how.
+
+    Args:
+        widths: the widths.
+        method: "leave-one-out" or "Scott's rule".
+        typical: the score that a row's nearest other row typically has (at most 0).
+        asked: how many rows were hidden, one at a time; all of them in small databases, 0 under Scott's rule.
+        error: the mean squared error of their predictions, as a fraction of what their mean would miss by; NaN under
+            Scott's rule.
+    """
 
     widths: Widths
     method: str
     typical: float = 0.0
+    asked: int = 0
+    error: float = math.nan
 
 
 def mixed_score(places: Places, widths: Widths) -> Score:
@@ -92,12 +107,20 @@ def mixed_score(places: Places, widths: Widths) -> Score:
 
     Under Softmax a constant changes nothing, so a match that adds −log(mismatch) is a mismatch that weighs `mismatch`.
     """
-    bandwidths = [width for width, each in zip(widths.bandwidths, places.quantities, strict=True) for _ in each]
-    shared = bandwidths[0] if len(set(bandwidths)) == 1 else torch.tensor(bandwidths, dtype=torch.float64)
-    score: Score = Gaussian(shared).on(places.coordinates)
+    heard = [each for each in zip(places.quantities, widths.bandwidths, strict=True) if each[1] < math.inf]
+    bandwidths = [width for coordinates, width in heard for _ in coordinates]
+    parts: list[Score] = []
+    if bandwidths:
+        shared = bandwidths[0] if len(set(bandwidths)) == 1 else torch.tensor(bandwidths, dtype=torch.float64)
+        parts.append(Gaussian(shared).on([coordinate for coordinates, _ in heard for coordinate in coordinates]))
     for category, mismatch in zip(places.categories, widths.mismatches, strict=True):
         if mismatch < 1.0:
-            score = score + -math.log(mismatch) * Equal().on([category])
+            parts.append(-math.log(mismatch) * Equal().on([category]))
+    if not parts:  # every column is ignored, so every row scores the same
+        return 0.0 * Equal().on([*places.coordinates, *places.categories][:1])
+    score = parts[0]
+    for each in parts[1:]:
+        score = score + each
     return score
 
 
@@ -110,129 +133,154 @@ def choose(keys: Tensor, places: Places, targets: Callable[[Tensor], Tensor | No
         targets: given row numbers, what is to be predicted of them: `(n_rows, n_targets)`, or None.
     """
     n_rows = len(keys)
-    rate = -1 / (len(places.coordinates) + 4)
-    sample = _sample(n_rows)
-    predicted = targets(sample) if n_rows >= ENOUGH else None
+    predicted = targets(torch.arange(n_rows)) if n_rows >= ENOUGH else None
     if predicted is None or predicted.shape[-1] == 0:
-        return Choice(_alike(max(n_rows, 1) ** rate, places), "Scott's rule")
-    search = Search(keys[sample], places, predicted)
-    widths = search.run(len(sample) ** rate)
-    narrowing = (n_rows / len(sample)) ** rate
-    if search.repeated:
-        # Steps stay as far apart as they are, however many rows stand on each.
-        narrowing = min(max(narrowing, search.floor / min(widths.bandwidths)), 1.0)
-    return Choice(widths.times(narrowing), "leave-one-out", search.typical(widths))
+        width = max(n_rows, 1) ** (-1 / (len(places.coordinates) + 4))
+        return Choice(Widths((width,) * len(places.quantities), (MISMATCH,) * len(places.categories)), "Scott's rule")
+    # In threads that use one core each: torch's own would wait for each other thousands of times.
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(threads + 1, "regard", initializer=use_one_core) as pool:
+        return pool.submit(_searched, keys, places, predicted, pool).result()
 
 
-def _alike(bandwidth: float, places: Places) -> Widths:
-    return Widths((bandwidth,) * len(places.quantities), (MISMATCH,) * len(places.categories))
+def _searched(keys: Tensor, places: Places, predicted: Tensor, pool: Executor) -> Choice:
+    """The widths with the least error of leave-one-out."""
+    n_rows, n_quantities = len(keys), len(places.quantities)
+    order = _shuffled(n_rows)
+    whole = LeaveOneOut(keys, places, predicted, order[: min(max(PAIRS // n_rows, LEAST_ASKED), MOST_ASKED)], pool)
+    stages = [
+        LeaveOneOut(keys[heard], places, predicted[heard], torch.arange(n_asked), pool)
+        for n_asked, n_heard in STAGES
+        if n_rows > (n_asked if n_heard == STAGES[0][1] else n_heard)
+        for heard in [order[:n_heard]]
+    ]
+    factors, error = Search([*stages, whole]).run()
+    widths = Widths(
+        tuple(factor**-0.5 if factor > 0 else math.inf for factor in factors[:n_quantities].tolist()),
+        tuple(math.exp(-factor) for factor in factors[n_quantities:].tolist()),
+    )
+    typical = whole.nearest(factors[:n_quantities])
+    alike = float((predicted[whole.asked] - predicted.mean(0)).square().sum(-1).mean())
+    return Choice(widths, "leave-one-out", typical, len(whole.asked), error / alike if alike > 0 else math.nan)
 
 
 class Search:
-    """Leave-one-out on a sample: the first rows of it are the ones that are hidden, one at a time.
+    """The least error; candidates are the logarithms of factors, −inf where a column is ignored.
 
-    Each column is scored once. Widths only weigh those scores, so many candidates are compared in one go: a few large
-    operations are far faster than many small ones, above all where other programs keep the cores busy.
+    Args:
+        stages: the same error, of ever more rows; the last one is of all.
     """
 
-    def __init__(self, keys: Tensor, places: Places, targets: Tensor) -> None:
-        self.places = places
-        self.targets = targets.float()
-        self.asked = self.targets[:ASKED]
-        # Scores in the keys' own precision (neighbours may be 1e-7 deviations apart); float32 tells widths apart.
-        parts: list[tuple[Score, list[int]]] = [(Gaussian(1.0), list(each)) for each in places.quantities]
-        parts += [(Equal(), [each]) for each in places.categories]
-        scores = [score(keys[:ASKED, each], keys[:, each]).float() for score, each in parts]
-        self.scores = torch.stack(scores)  # (n_columns, n_asked, n_rows)
-        # The row that is hidden is not there: −inf in each quantity, and so in every sum.
-        self.scores[: len(places.quantities)].diagonal(dim1=-2, dim2=-1).fill_(-torch.inf)
-        distances = (-2 * self._quantity_scores(_alike(1.0, places))).sqrt()
-        self.repeated = bool((distances.amin(-1) == 0).double().mean() > 0.5)
-        self.floor = self._floor(distances)
+    def __init__(self, stages: Sequence[LeaveOneOut]) -> None:
+        self.stages = stages
+        first, last = stages[0], stages[-1]
+        least, near, far = first.reaches()
+        one = torch.ones(len(first.places.categories), dtype=torch.float64)
+        # Factors at which only the rows next to a row are heard, and at which all are heard alike.
+        closer = last.n_rows / first.n_rows
+        self.high = torch.cat([16 * (closer / least).square(), -math.log(LEAST_MISMATCH) * one]).log()
+        self.low = torch.cat([1e-4 / far.square(), 1e-3 * one]).log()
+        self.narrow = torch.cat([1 / near.square(), 6.0 * one]).log()
+        self.wide = torch.cat([0.25 / far.square(), 0.5 * one]).log()
+        # An error that no longer matters.
+        self.negligible = 1e-9 * float(first.errors(torch.zeros(1, len(self.low))))
 
-    def run(self, start: float) -> Widths:
-        """The widths, one after the other; `start` is a first guess at the bandwidth."""
-        widths = self._best([_alike(each, self.places) for each in self._grid(start)])
-        for place in range(len(widths.mismatches)):
-            widths = self._best([_with_mismatch(widths, place, each) for each in MISMATCHES])
-        n_quantities = len(widths.bandwidths)
-        # Twice: what the first column gave up may be worth having once the others have made room.
-        for place in list(range(n_quantities)) * (2 if n_quantities > 1 else 0):
-            widths = self._best([_with_factor(widths, place, factor) for factor in (8.0, 4.0, 2.0, 1.0, 0.5)])
-        least = self.floor / min(widths.bandwidths)
-        return self._best([widths.times(max(factor, least)) for factor in (2.0, 2**0.5, 1.0, 2**-0.5, 0.5)])
+    def run(self) -> tuple[Tensor, float]:
+        """The factors, 0 where a column is ignored, `(n_columns,)`, and the error."""
+        first, last = self.stages[0], self.stages[-1]
+        candidates = self._scanned(first, self._descended(first, self._starts(), rounds=3)[:3])
+        for stage in self.stages[1:]:
+            candidates = self._descended(stage, candidates[: 2 if stage.n_pairs <= CHEAP else 1])
+        if first is not last and last.n_pairs <= CHEAP:
+            candidates = self._scanned(last, candidates)
+        best = self._widened(last, self._simplified(last, candidates[0]))
+        return best.exp(), self._error(last, best)
 
-    def _best(self, candidates: Sequence[Widths]) -> Widths:
-        blocks = [candidates[start : start + TOGETHER] for start in range(0, len(candidates), TOGETHER)]
-        return first_good(candidates, torch.cat([self.errors(block) for block in blocks]))
+    def _starts(self) -> Tensor:
+        """From wide to narrow; each column alone, and each left out, at several widths; and a few at random."""
+        between = self.narrow - self.wide
+        dim = len(between)
+        starts = [self.wide + level * between for level in (0.0, 0.15, 0.3, 0.5, 0.75, 1.0)]
+        for column in range(dim if dim > 1 else 0):
+            only, off = torch.arange(dim) == column, self.low + 2.0
+            starts += [torch.where(only, self.wide + level * between, off) for level in (0.1, 0.4, 0.8)]
+            starts += [torch.where(only, off, self.wide + level * between) for level in (0.1, 0.4)]
+        generator = torch.Generator().manual_seed(1)
+        levels = torch.rand(RANDOM_STARTS, dim, generator=generator, dtype=torch.float64)
+        starts += list(self.wide + (1.3 * levels - 0.3) * between)
+        return torch.minimum(torch.maximum(torch.stack(starts), self.low), self.high)
 
-    def errors(self, candidates: Sequence[Widths]) -> Tensor:
-        """The squared error of each hidden row's prediction from the other rows: `(n_candidates, n_asked)`."""
-        factors = torch.tensor([_factors(each) for each in candidates])  # (n_candidates, n_columns)
-        scores = (factors @ self.scores.flatten(1)).unflatten(-1, self.scores.shape[1:])
-        # The softmax of regard, in one operation: no hidden row is without another to look at.
-        predicted: Tensor = scores.softmax(-1) @ self.targets
-        return (predicted - self.asked).square().sum(-1)
+    def _descended(self, stage: LeaveOneOut, places: Tensor, *, rounds: int = 0) -> Tensor:
+        """Candidates at the end of their descent, lowest first; each round of a few steps keeps the lower half."""
 
-    def typical(self, widths: Widths) -> float:
-        """The score of a typical row's nearest other row."""
-        return float(self._quantity_scores(widths).amax(-1).median())
+        def objective(places: Tensor) -> tuple[Tensor, Tensor]:
+            factors = places.exp()
+            errors, slopes = stage.with_gradient(factors)
+            return errors, slopes * factors
 
-    def _quantity_scores(self, widths: Widths) -> Tensor:
-        """The score of each hidden row with every other row, −inf with itself: `(n_asked, n_rows)`."""
-        factors = torch.tensor(_factors(widths)[: len(widths.bandwidths)])
-        return (factors.view(-1, 1, 1) * self.scores[: len(factors)]).sum(0)
+        points = begun(objective, places)
+        for _ in range(rounds):
+            points = descended(objective, points, self.low, self.high, 5)
+            points = points.best(-(-len(points) // 2))
+        affordable = WORK // (stage.n_pairs * len(points)) // (1 if stage.compiled or stage.n_pairs <= CHEAP else 16)
+        points = descended(objective, points, self.low, self.high, min(max(affordable, LEAST_STEPS), STEPS))
+        return points.best(len(points)).places
 
-    def _floor(self, distances: Tensor) -> float:
-        """The least bandwidth that may be chosen.
+    def _scanned(self, stage: LeaveOneOut, candidates: Tensor) -> Tensor:
+        """The candidates, lowest first, after each column of the lowest was tried at every width."""
+        levels = torch.linspace(0, 1, SCANNED, dtype=torch.float64).unsqueeze(-1)
+        grid = torch.cat(
+            [torch.full_like(self.low, -torch.inf).unsqueeze(0), self.low + levels * (self.high - self.low)]
+        )
+        for _ in range(3):
+            best, error = candidates[0], self._error(stage, candidates[0])
+            tried = best.repeat(len(best), len(grid), 1)  # (n_columns, n_widths, n_columns)
+            for column in range(len(best)):
+                tried[column, :, column] = grid[:, column]
+            lowest = stage.errors(tried.flatten(0, 1).exp()).view(len(best), -1).argmin(-1)
+            candidates = torch.cat([candidates, tried[torch.arange(len(best)), lowest]])
+            candidates = self._descended(stage, candidates)[:3]
+            if self._error(stage, candidates[0]) > (1 - SAME) * error:
+                break
+        return candidates
 
-        It is the typical distance between neighbouring keys, a coordinate's share of it: a query then hears its
-        neighbours. Where most keys have twins (years, steps of 0.1), the twins can speak for their key: an eighth of
-        the step keeps the next step out, and a query between two steps still finds both.
-        """
-        apart = torch.where(distances > 0, distances, torch.inf).amin(-1)
-        apart = apart[torch.isfinite(apart)]
-        share = float(apart.median()) / math.sqrt(len(self.places.coordinates)) if len(apart) else 0.0
-        return share / 8 if self.repeated else share
+    def _simplified(self, stage: LeaveOneOut, best: Tensor) -> Tensor:
+        """Without the columns that are not worth their place, one after the other."""
+        limit = (1 + IGNORED) * self._error(stage, best) + self.negligible
+        while bool(torch.isfinite(best).any()):
+            heard = torch.isfinite(best).nonzero().flatten()
+            tried = best.repeat(len(heard), 1)
+            tried[torch.arange(len(heard)), heard] = -torch.inf
+            if stage.n_pairs <= CHEAP:
+                tried = self._descended(stage, tried)
+            errors = stage.errors(tried.exp())
+            if float(errors.min()) > limit:
+                break
+            best = tried[errors.argmin()]
+        return best
 
-    def _grid(self, start: float) -> list[float]:
-        """Bandwidths a factor 2 apart, widest first, down to the floor: an outlier makes all other keys neighbours."""
-        widest = start * 4 * math.sqrt(len(self.places.coordinates))
-        steps = HALVINGS if self.floor else math.ceil(math.log2(widest / (start / 32)))
-        grid = [widest * 2.0**-step for step in range(steps + 1)]
-        return [each for each in grid if each > self.floor] or [max(self.floor, start)]
+    def _widened(self, stage: LeaveOneOut, best: Tensor) -> Tensor:
+        """As wide as can be at the same error: a query that lies between the rows then still finds them."""
+        if stage.n_pairs > CHEAP:
+            return best
+        limit = (1 + SAME) * self._error(stage, best) + self.negligible
+        steps = torch.arange(17, dtype=torch.float64) * math.log(2) / 2  # the bandwidth grows by 19% a step
+        for column in torch.isfinite(best).nonzero().flatten().tolist():
+            tried = best.repeat(len(steps), 1)
+            tried[:, column] -= steps
+            good = (stage.errors(tried.exp()) <= limit).cumprod(0)
+            best = tried[max(int(good.sum()) - 1, 0)]
+        return best
 
-
-def _factors(widths: Widths) -> list[float]:
-    """What each column's score is multiplied by: 1/bandwidth² of a Gaussian, −log(mismatch) of an equality."""
-    return [1 / width**2 for width in widths.bandwidths] + [-math.log(each) for each in widths.mismatches]
-
-
-def _with_mismatch(widths: Widths, place: int, mismatch: float) -> Widths:
-    return replace(widths, mismatches=(*widths.mismatches[:place], mismatch, *widths.mismatches[place + 1 :]))
-
-
-def _with_factor(widths: Widths, place: int, factor: float) -> Widths:
-    bandwidth = widths.bandwidths[place] * factor
-    return replace(widths, bandwidths=(*widths.bandwidths[:place], bandwidth, *widths.bandwidths[place + 1 :]))
-
-
-def first_good(candidates: Sequence[Widths], errors: Sequence[Tensor] | Tensor) -> Widths:
-    """The first candidate whose mean error is within one standard error of the least.
-
-    The standard error is that of the difference from the best candidate, row by row: hard rows are hard for both.
-    """
-    table = torch.stack(list(errors)).double()  # (n_candidates, n_asked)
-    excess = table - table[table.mean(-1).argmin()]
-    good = excess.mean(-1) <= excess.std(-1) / math.sqrt(table.shape[-1])
-    return candidates[int(good.double().argmax())]  # the first of the largest
+    def _error(self, stage: LeaveOneOut, place: Tensor) -> float:
+        return float(stage.errors(place.exp().unsqueeze(0)))
 
 
-def _sample(n_rows: int) -> Tensor:
-    if n_rows <= SAMPLE:
-        # Shuffled as well: the rows that are asked for must not be the first ones of a sorted table.
-        return torch.randperm(n_rows, generator=torch.Generator().manual_seed(0))
-    # Far cheaper than a permutation of a million rows, and as fair.
+def _shuffled(n_rows: int) -> Tensor:
+    """Row numbers to take some from: the first rows of a sorted table are not like the others."""
     generator = torch.Generator().manual_seed(0)
-    drawn: list[int] = torch.randint(n_rows, (2 * SAMPLE,), generator=generator).tolist()
-    return torch.tensor(list(dict.fromkeys(drawn))[:SAMPLE])
+    if n_rows <= 2**16:
+        return torch.randperm(n_rows, generator=generator)
+    # Far cheaper than a permutation of a million rows, and as fair.
+    drawn: list[int] = torch.randint(n_rows, (2**14,), generator=generator).tolist()
+    return torch.tensor(list(dict.fromkeys(drawn)))

@@ -196,11 +196,11 @@ class Database:
     ) -> Answer | Answers:
         """What the rows like the query say: Attention(q, D) = Σ α(q, k_i) v_i, as an `Answer`.
 
-        Left to itself, the database compares quantities by a Gaussian whose bandwidth it chooses by leave-one-out,
-        texts that have an encoder by the cosine of their vectors, and everything else by equality; the choice is in
-        the answer. Keys without any quantity are compared by equality
-        alone, and every row with that key weighs the same. If even the nearest row is more than six bandwidths away
-        (beyond what rows typically find among the others), the answer is that there are no similar rows.
+        Left to itself, the database compares quantities by a Gaussian with the bandwidths that predict hidden rows best
+        (by leave-one-out; a key that does not help is ignored), texts that have an encoder by the cosine of their
+        vectors, and everything else by equality; the choice is in the answer. Keys without any quantity are compared by
+        equality alone, and every row with that key weighs the same. If even the nearest row is more than six bandwidths
+        away (beyond what rows typically find among the others), the answer is that there are no similar rows.
 
         Args:
             query: one, or many. Columns that a query leaves out, or that are None, do not count; one query among many

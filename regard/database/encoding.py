@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.database.bandwidth import Places
 from regard.database.columns import CategoryColumn, Column, Quantity, TextColumn, VectorColumn
+from regard.database.leave_one_out import Places
 
 UNKNOWN = object()
 """Stands in a query for a column that the query says nothing about."""

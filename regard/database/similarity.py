@@ -26,6 +26,9 @@ from regard.errors import OptionError
 from regard.scores import Custom, Equal, Gaussian, OnColumns, Scaled, Score, SoftCap, Sum, WithBias
 from regard.weights import Softmax, Weights
 
+FORGIVEN = 1e-6
+"""What a mismatch weighs at least, where the question is whether any row is similar."""
+
 ScoreLike = Score | Mapping[str, Score] | None
 
 
@@ -63,8 +66,9 @@ def _chosen(
     rule = weights or Softmax()
     text = [_default_text(encoding, place, choice) for place in [*quantities, *categories]]
     check_signs(rule, Gaussian(1.0), f"the default, {text[0]}")
-    text[len(quantities) - 1] += f", by {choice.method}"
-    best_possible = sum(-math.log(mismatch) for mismatch in widths.mismatches)
+    text[len(quantities) - 1] += f", by {choice.method}" + _asked_of(encoding, choice)
+    # Rows that differ in a category are still similar, however little they weigh beside rows that do not.
+    best_possible = sum(-math.log(max(mismatch, FORGIVEN)) for mismatch in widths.mismatches)
     floor = best_possible - TOO_FAR**2 / 2 + choice.typical
     score = mixed_score(encoding.places_of(quantities, categories), widths).to(encoding.dtype)
     return Similarity(score, rule, True, sentence(text, rule), floor if ranks(rule) else -math.inf)
@@ -112,7 +116,9 @@ def _by_column(
     for place in left:
         if place in quantities:
             own = _width_of(encoding, place, choice()) * float(encoding.scale[encoding.coordinates[place][0]])
-            parts.append(part(Gaussian(own), [place], _default_text(encoding, place, choice()).partition(": ")[2]))
+            # A column that is ignored adds the same to every row: nothing.
+            score = Gaussian(own) if own < math.inf else 0.0 * Equal()
+            parts.append(part(score, [place], _default_text(encoding, place, choice()).partition(": ")[2]))
         elif quantities:
             parts.append(_soft_equality(encoding, place, choice()))
     if not quantities and left:
@@ -177,10 +183,17 @@ def check_options(score: ScoreLike, weights: Weights | None, columns: Sequence[C
         raise OptionError(f"`weights` must be a rule: got {weights!r}. Pass one such as Softmax() or OneHot().")
 
 
+def _asked_of(encoding: Encoding, choice: Choice) -> str:
+    """On how many rows the choice rests, where it is not all of them."""
+    return f" of {choice.asked:,} rows" if 0 < choice.asked < len(encoding.rows) else ""
+
+
 def _default_text(encoding: Encoding, place: int, choice: Choice) -> str:
     """The default score of one column, in words that could be typed back in: bandwidths in the column's own units."""
     column, width = encoding.columns[place], _width_of(encoding, place, choice)
+    if width == (math.inf if isinstance(column, Quantity) else 1.0):
+        return f"{column.name}: ignored"
     if isinstance(column, Quantity):
         own = width * float(encoding.scale[encoding.coordinates[place][0]])
         return f"{column.name}: Gaussian(bandwidth={own:.3g}{' ' * bool(column.unit)}{column.unit})"
-    return f"{column.name}: " + ("ignored" if width == 1.0 else f"equality, a mismatch weighs {width:g}")
+    return f"{column.name}: equality, a mismatch weighs {width:.3g}"

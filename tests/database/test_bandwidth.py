@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
 from regard import Database, Gaussian, NotSelf, attend
-from regard.database import bandwidth as bandwidths
-from regard.database.bandwidth import MISMATCH, Choice, Places, Widths, choose, first_good
+from regard.database.asking import Rows
+from regard.database.bandwidth import MISMATCH, Choice, Widths, choose, mixed_score
+from regard.database.leave_one_out import Places
 
 ONE = Places(quantities=((0,),))
+TABLES = Path(__file__).parent / "tables"
 
 
 def uniform(n_rows: int, dim: int = 1, seed: int = 0) -> Tensor:
@@ -29,6 +34,94 @@ def bandwidth(keys: Tensor, values: Tensor) -> float:
     return choice(keys, values).widths.bandwidths[0]
 
 
+def table(name: str, keys: list[str], value: str, rows: slice = slice(None)) -> Database:
+    names, *lines = (TABLES / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+    entries = zip(*([float(entry) for entry in line.split(",")] for line in lines[rows]), strict=True)
+    columns = dict(zip(names.split(","), entries, strict=True))
+    return Database({key: columns[key] for key in keys}, {value: columns[value]})
+
+
+def error_of(database: Database, widths: Widths | None = None) -> float:
+    """The mean squared error of leave-one-out by `attend`, in the units of the value."""
+    rows = Rows(database._pairs, range(len(database.key_names)))
+    keys, values = rows.encoding.scaled, rows.pool.columns[0].numbers  # type: ignore[attr-defined]
+    places = Places(tuple((place,) for place in range(keys.shape[-1])))
+    predicted = attend(keys, keys, values, score=mixed_score(places, widths or rows.choice.widths), mask=NotSelf())
+    return float((predicted - values).square().mean())
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "value", "rows", "least"),
+    [
+        # The last number is what thousands of random widths and golden sections from the best of them found.
+        ("airquality", ["Wind", "Temp", "Solar.R"], "Ozone", slice(None), 293.8),
+        ("airquality", ["Wind", "Temp", "Solar.R"], "Ozone", slice(84), 267.5),
+        ("mtcars", ["wt", "hp", "qsec"], "mpg", slice(None), 5.011),
+    ],
+)
+def test_by_leave_one_out_means_the_least_error_of_leave_one_out(
+    name: str, keys: list[str], value: str, rows: slice, least: float
+) -> None:
+    assert error_of(table(name, keys, value, rows)) <= 1.02 * least
+
+
+def test_no_other_widths_nearby_do_better() -> None:
+    database = table("airquality", ["Wind", "Temp", "Solar.R"], "Ozone")
+    chosen = Rows(database._pairs, range(3)).choice.widths
+    least = error_of(database, chosen)
+    for place in range(3):
+        for factor in (0.5, 0.8, 1.25, 2.0, 1e9):
+            bandwidths = [width * (factor if place == each else 1) for each, width in enumerate(chosen.bandwidths)]
+            assert error_of(database, Widths(tuple(bandwidths))) > 0.999 * least
+
+
+def test_flights_late_in_the_day_are_late() -> None:
+    flights = table("flights", ["distance", "hour"], "arr_delay")
+    morning, afternoon, night = flights.attend([(1000, 5), (1000, 17), (1000, 21)]).values
+    assert morning < 0
+    assert afternoon > 5
+    assert night > 10
+
+
+def test_a_key_of_pure_noise_is_ignored() -> None:
+    ignored = 0
+    for seed in range(20):
+        keys = torch.cat([uniform(150, 1, seed), noise(150, seed + 100)], dim=-1)
+        values = (6 * keys[:, :1]).sin() + 0.3 * noise(150, seed + 200)
+        ignored += math.isinf(choice(keys, values, Places(((0,), (1,)))).widths.bandwidths[1])
+    assert ignored > 12
+
+
+def test_a_key_that_is_ignored_is_said_to_be_and_changes_no_answer() -> None:
+    keys = uniform(200).flatten()
+    database = Database({"x": keys, "noise": noise(200, 5).flatten()}, (6 * keys).sin() + 0.3 * noise(200).flatten())
+    low, high = database.attend([(0.5, -2.0), (0.5, 2.0)])
+    assert "noise: ignored" in low.similarity
+    assert low.value == high.value
+
+
+def test_where_every_key_is_ignored_the_answer_is_the_average() -> None:
+    database = Database({"x": uniform(200).flatten()}, noise(200).flatten())
+    answer = database.attend(0.5)
+    assert answer.similarity == "x: ignored, by leave-one-out · Softmax()"
+    assert answer.value == pytest.approx(database.average().value)
+    assert answer.effective_rows == pytest.approx(200)
+
+
+def test_a_key_that_says_what_another_says_is_heard_where_the_other_is_unknown() -> None:
+    keys = uniform(200).flatten()
+    database = Database({"cm": 100 * keys, "inch": 39.37 * keys}, (6 * keys).sin())
+    assert "ignored" in database.attend((50.0, 19.685)).similarity
+    for asked in ({"cm": 50.0}, {"inch": 19.685}):
+        assert database.attend(asked).value == pytest.approx(math.sin(3), abs=0.1)
+
+
+def test_an_answer_says_how_many_rows_were_hidden_unless_it_was_all_of_them() -> None:
+    keys = uniform(5000).flatten()
+    assert "by leave-one-out of 2,048 rows" in Database({"x": keys}, keys.sin()).attend(0.5).similarity
+    assert "by leave-one-out ·" in Database({"x": keys[:500]}, keys[:500].sin()).attend(0.5).similarity
+
+
 def test_it_predicts_hidden_rows_nearly_as_well_as_the_best_bandwidth_does() -> None:
     keys = uniform(300)
     values = (12 * keys).sin() + 0.2 * noise(300)
@@ -38,7 +131,7 @@ def test_it_predicts_hidden_rows_nearly_as_well_as_the_best_bandwidth_does() -> 
         return float((predicted - values).square().mean())
 
     best = min(error(2.0**exponent) for exponent in range(-8, 2))
-    assert error(bandwidth(keys, values)) < 1.1 * best
+    assert error(bandwidth(keys, values)) < 1.002 * best
 
 
 def test_a_wiggly_curve_gets_a_narrower_one_than_a_flat_one() -> None:
@@ -52,9 +145,9 @@ def test_values_that_do_not_depend_on_the_keys_are_averaged() -> None:
 
 def test_keys_that_repeat_speak_for_themselves() -> None:
     peak = Database([1, 2, 3] * 50, [0.0, 100.0, 0.0] * 50)
-    assert peak.attend(2).value == pytest.approx(100.0)
+    assert peak.attend(2).value == pytest.approx(100.0, rel=1e-3)
     years = Database([2020, 2021, 2022] * 30, [10.0, 20.0, 30.0] * 30)
-    assert years.attend([2020, 2021, 2022]).values == pytest.approx([10.0, 20.0, 30.0])
+    assert years.attend([2020, 2021, 2022]).values == pytest.approx([10.0, 20.0, 30.0], rel=1e-3)
 
 
 def test_a_query_between_two_steps_still_finds_both() -> None:
@@ -70,27 +163,16 @@ def test_many_rows_on_each_step_do_not_narrow_it_below_the_steps() -> None:
     assert answer.value == pytest.approx(6.5)
 
 
-def test_keys_that_are_steps_but_do_not_repeat_hear_their_neighbours() -> None:
-    keys = torch.arange(100, dtype=torch.float64).unsqueeze(-1)
-    assert bandwidth(keys, keys.square()) >= 1
+def test_a_query_between_keys_that_do_not_repeat_hears_both() -> None:
+    rows = Database([float(key) for key in range(100)], [float(key**2) for key in range(100)]).attend(40.4).rows
+    assert {40, 41} == {row.index for row in rows[:2]}
+    assert rows[1].weight > 0.2
 
 
 def test_an_outlier_does_not_widen_everything() -> None:
     keys = [place / 50 for place in range(50)]
     answer = Database([*keys, 1e6], [*(100 * key for key in keys), 0.0]).attend(0.1)
     assert answer.value == pytest.approx(10.0, abs=0.1)
-
-
-def test_candidates_are_compared_in_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    errors = bandwidths.Search.errors
-    monkeypatch.setattr(
-        bandwidths.Search, "errors", lambda self, candidates: calls.append(len(candidates)) or errors(self, candidates)
-    )
-    keys = uniform(300, 2)
-    choice(keys, keys[:, :1], Places(((0,), (1,))))
-    assert len(calls) <= 8
-    assert sum(calls) > 20
 
 
 def test_a_quantity_that_says_nothing_is_widened_and_one_that_does_is_not() -> None:
@@ -149,12 +231,3 @@ def test_typical_is_the_score_of_a_nearest_row() -> None:
     keys = torch.arange(100, dtype=torch.float64).unsqueeze(-1)
     found = choice(keys, (keys / 5).sin())
     assert found.typical == pytest.approx(-0.5 / found.widths.bandwidths[0] ** 2, rel=1e-3)
-
-
-def test_the_first_candidate_that_is_not_clearly_worse_wins() -> None:
-    wide, narrow = Widths((2.0,)), Widths((1.0,))
-    same = torch.ones(10)
-    unclear = same + torch.linspace(-1, 1.4, 10)  # worse by 0.20 on average, give or take 0.26
-    assert first_good([wide, narrow], [same, same]) == wide
-    assert first_good([wide, narrow], [unclear, same]) == wide
-    assert first_good([wide, narrow], [same + 1, same]) == narrow

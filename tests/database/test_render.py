@@ -108,7 +108,7 @@ def test_square_brackets_are_text_not_markup() -> None:
 
 
 def test_a_notebook_gets_a_table_with_bars(salaries: Database) -> None:
-    page = salaries.attend(3.5)._repr_html_()
+    page = salaries.attend(3.5, score=Gaussian(0.1))._repr_html_()
     assert page.count("<tr>") == 6
     assert "width:100.0%" in page
     assert "<b>gpa = 3.5 →" in page
