@@ -180,7 +180,7 @@ class Search:
         closer = last.n_rows / first.n_rows
         self.high = torch.cat([16 * (closer / least).square(), -math.log(LEAST_MISMATCH) * one]).log()
         self.low = torch.cat([1e-4 / far.square(), 1e-3 * one]).log()
-        self.narrow = torch.cat([1 / near.square(), 6.0 * one]).log()
+        self.narrow = torch.cat([1 / near.square(), 30.0 * one]).log()
         self.wide = torch.cat([0.25 / far.square(), 0.5 * one]).log()
         # An error that no longer matters.
         self.negligible = 1e-9 * float(first.errors(torch.zeros(1, len(self.low))))
@@ -205,6 +205,12 @@ class Search:
             only, off = torch.arange(dim) == column, self.low + 2.0
             starts += [torch.where(only, self.wide + level * between, off) for level in (0.1, 0.4, 0.8)]
             starts += [torch.where(only, off, self.wide + level * between) for level in (0.1, 0.4)]
+        # Where quantities are narrow, a category has to outweigh them.
+        must_match = torch.arange(dim) >= len(self.stages[0].places.quantities)
+        if bool(must_match.any()):
+            starts += [
+                torch.where(must_match, self.high, self.wide + level * between) for level in (0.1, 0.4, 0.7, 1.0)
+            ]
         generator = torch.Generator().manual_seed(1)
         levels = torch.rand(RANDOM_STARTS, dim, generator=generator, dtype=torch.float64)
         starts += list(self.wide + (1.3 * levels - 0.3) * between)
