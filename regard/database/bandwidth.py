@@ -52,7 +52,7 @@ IGNORED = 0.01
 SAME = 0.001
 """Errors this share apart are the same: the wider one is taken."""
 
-RANDOM_STARTS = 24
+RANDOM_STARTS = 48
 """Starts beside those that are chosen."""
 
 SCANNED = 24
@@ -188,7 +188,7 @@ class Search:
     def run(self) -> tuple[Tensor, float]:
         """The factors, 0 where a column is ignored, `(n_columns,)`, and the error."""
         first, last = self.stages[0], self.stages[-1]
-        candidates = self._scanned(first, self._descended(first, self._starts(), rounds=3)[:3])
+        candidates = self._scanned(first, self._descended(first, self._starts(), rounds=2)[:6])
         for stage in self.stages[1:]:
             candidates = self._descended(stage, candidates[: 2 if stage.n_pairs <= CHEAP else 1])
         if first is not last and last.n_pairs <= CHEAP:
@@ -245,7 +245,7 @@ class Search:
                 tried[column, :, column] = grid[:, column]
             lowest = stage.errors(tried.flatten(0, 1).exp()).view(len(best), -1).argmin(-1)
             candidates = torch.cat([candidates, tried[torch.arange(len(best)), lowest]])
-            candidates = self._descended(stage, candidates)[:3]
+            candidates = self._descended(stage, candidates)[:6]
             if self._error(stage, candidates[0]) > (1 - SAME) * error:
                 break
         return candidates
