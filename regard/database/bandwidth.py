@@ -25,7 +25,7 @@ from torch import Tensor
 
 from regard.database.descent import begun, descended
 from regard.database.leave_one_out import LeaveOneOut, Places
-from regard.engines.cpu.blas import use_one_core
+from regard.engines.torch_internals import use_one_core
 from regard.scores import Equal, Gaussian, Score
 
 MOST_ASKED, LEAST_ASKED = 2048, 512
