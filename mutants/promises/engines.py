@@ -11,9 +11,9 @@ ENGINES = (
     Mutant(
         "NaN under a weight of 0 reaches nothing",
         "regard/engines/products.py",
-        "reaches = (weight != 0) & broken[..., column : column + 1, :]",
-        "reaches = broken[..., column : column + 1, :]",
-        (LEAKS,),
+        "above, below = (some > 0).to(pooled), (some < 0).to(pooled)",
+        "above, below = (some >= 0).to(pooled), (some < 0).to(pooled)",
+        ("tests/engines/test_products.py", LEAKS),
     ),
     Mutant(
         "a masked NaN key sends no gradient",
@@ -25,22 +25,22 @@ ENGINES = (
     Mutant(
         "the fused kernels' NaN is held back",
         "regard/engines/sdpa.py",
-        "return output if is_finite(problem.queries, problem.keys, values, *masked) else pool_by_strips(problem)",
-        "return output",
+        "        if on_cpu and problem.may_leak:",
+        "        if False:",
         ("tests/engines/test_limits.py", LEAKS),
     ),
     Mutant(
-        "tiles go by strips where NaN may leak",
+        "tiles compute rows that see NaN apart",
         "regard/engines/tiled.py",
-        "        if problem.may_leak:\n            return pool_by_strips(problem)",
-        "        if False:\n            return pool_by_strips(problem)",
+        "        if problem.may_leak:\n            return pool_nonfinite(",
+        "        if False:\n            return pool_nonfinite(",
         (LEAKS,),
     ),
     Mutant(
         "NaN in the most common call is left to the planner",
         "regard/engines/plain.py",
-        "return output if finite else None",
-        "return output",
+        "    if not is_finite(queries, keys, values):\n        return None",
+        "    if False:\n        return None",
         ("tests/engines/test_plain.py",),
     ),
     Mutant(
@@ -224,5 +224,19 @@ ENGINES = (
         "        if chosen.accepts(problem):\n            return chosen",
         "        return chosen",
         ("tests/test_planner.py",),
+    ),
+    Mutant(
+        "parts of other queries do not merge",
+        "regard/partials.py",
+        "        if not _same_numbers(one, two):",
+        "        if False:",
+        ("tests/test_partials.py",),
+    ),
+    Mutant(
+        "equal keys tie to the lowest index",
+        "regard/engines/ties.py",
+        "return scores if first is None else _levelled(scores, columns, first, form)",
+        "return scores",
+        ("tests/engines/test_ties.py",),
     ),
 )

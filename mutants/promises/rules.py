@@ -16,8 +16,8 @@ RULES = (
     Mutant(
         "a fully masked row of softmax is zeros",
         "regard/weights/softmax.py",
-        "return numerators / torch.where(total == 0, 1, total)",
-        "return numerators / total",
+        "return numerators / torch.where((total == 0) | total.isnan(), 1, total)",
+        "return numerators / torch.where(total.isnan(), 1, total)",
         ("tests/weights/test_rules.py tests/weights/test_details.py tests/weights/test_learned.py",),
     ),
     Mutant(

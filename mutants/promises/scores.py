@@ -6,11 +6,18 @@ from mutants.hunt import Mutant
 
 SCORES = (
     Mutant(
-        "soft capping keeps −inf what it is",
-        "regard/scores/steps.py",
-        "return torch.where(scores == -torch.inf, scores, self.cap * torch.tanh(scores / self.cap))",
-        "return self.cap * torch.tanh(scores / self.cap)",
-        ("tests/scores/test_softcap.py",),
+        "a pair that a bias excludes stays so through later steps",
+        "regard/scores/form.py",
+        "return scores if excluded is None else torch.where(excluded, -torch.inf, scores)",
+        "return scores",
+        ("tests/properties/test_not_allowed.py",),
+    ),
+    Mutant(
+        "an excluded pair sends no NaN through later steps",
+        "regard/scores/form.py",
+        "scores = torch.where(excluded, 0, scores)",
+        "pass",
+        ("tests/properties/test_not_allowed.py",),
     ),
     Mutant(
         "a scaled dot is scaled by 1/√d",

@@ -8,7 +8,7 @@ VIEWS = (
     Mutant(
         "a masked tile of a view is zeros",
         "regard/view.py",
-        "if cover is Cover.NONE or not rows or not columns:",
+        "if nothing or not rows or not columns:",
         "if not rows or not columns:",
         ("tests/test_view.py -k tile",),
     ),
@@ -53,5 +53,26 @@ VIEWS = (
         "self.total[..., columns.start : columns.stop] += weights.sum(-2)",
         "self.total[..., columns.start : columns.stop] = weights.sum(-2)",
         ("tests/test_view_details.py -k receive",),
+    ),
+    Mutant(
+        "a view of inputs that were changed in place says so",
+        "regard/versions.py",
+        "        if name is not None:",
+        "        if False:",
+        ("tests/test_versions.py",),
+    ),
+    Mutant(
+        "where rounding of scores shows, readings come from one strip",
+        "regard/engines/rounding.py",
+        "return self._eps * size <= LIMIT  # NaN is not",
+        "return True",
+        ("tests/properties/test_view_readings.py",),
+    ),
+    Mutant(
+        "gradients of huge scores are those of the forward pass's weights",
+        "regard/engines/tiled.py",
+        "if stream.compiled is None and _tracked(problem) and rounds_apart(problem, pooled.statistics):",
+        "if False:",
+        ("tests/engines/test_rounding.py",),
     ),
 )
