@@ -159,4 +159,4 @@ def partial(
         True
     """
     refuse_jit_trace()
-    return start_partial(make_problem(queries, keys, values, score=score, weights=weights, mask=mask))
+    return start_partial(make_problem(queries, keys, values, score=score, weights=weights, mask=mask, all_keys=False))

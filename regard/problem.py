@@ -207,8 +207,9 @@ def make_problem(
     mask: Mask | None = None,
     dropout: float = 0.0,
     seed: int | Tensor = 0,
+    all_keys: bool = True,
 ) -> AttentionProblem:
-    """The problem, once everything that can be wrong with it has been checked."""
+    """The problem, once everything that can be wrong with it has been checked; `all_keys` unless more keys follow."""
     check_kinds(queries, keys, values, score, weights, mask)
     autocast_dtype = autocast_dtype_of(queries, keys, values)
     if autocast_dtype is not None:
@@ -224,6 +225,8 @@ def make_problem(
             f"weights. Drop something else than weights, or do not capture."
         )
     weights.check_score(score)
+    if all_keys and not is_tracing():
+        weights = weights.within(keys.shape[-2])
     problem = AttentionProblem(queries, keys, values, score, weights, mask, float(dropout), seed, autocast_dtype)
     grid = problem.grid  # batch axes that do not broadcast are found here, at the door
     if mask is not None:

@@ -163,6 +163,11 @@ class Asker:
         for query, (sums, summary), values, indices, score in zip(
             queries, summaries, heaviest.weights, heaviest.indices, best, strict=True
         ):
+            if not math.isfinite(sums.total):
+                raise OptionError(
+                    f"`score` must give every row a number: {chosen.text} gives one that is not finite for "
+                    f"{self._named(query)!r}. Pass a score whose numbers are smaller."
+                )
             rows = self._listed(asked, values, indices)
             if sums.total == 0 or not score > chosen.floor:
                 answers.append(self._nothing(query, asked, chosen, no_similar_rows(query, self.pairs.keys, rows)))

@@ -92,6 +92,10 @@ class Weights(nn.Module):
             scores = torch.where(blocked, -torch.inf, scaled)
         return self.define(scores)
 
+    def within(self, n_keys: int) -> Weights:
+        """This rule for so many keys: the same weights, perhaps in less memory."""
+        return self
+
     def define(self, scores: Tensor) -> Tensor:
         """The definition: α of scores `(..., n_queries, n_keys)`, times `factor`, that are −inf where not allowed."""
         raise NotImplementedError(f"{type(self).__name__} must define define(scores).")

@@ -81,6 +81,9 @@ class TopK(Weights):
     def factor(self) -> float | Tensor:
         return self.then.factor
 
+    def within(self, n_keys: int) -> Weights:
+        return self if self.k <= n_keys else TopK(max(n_keys, 1), self.then)
+
     def define(self, scores: Tensor) -> Tensor:
         if scores.shape[-1] == 0:
             return scores

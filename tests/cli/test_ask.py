@@ -449,3 +449,30 @@ def test_numbers_are_whole_in_a_narrow_terminal(grades: str, columns: int) -> No
     assert max(map(len, printed.splitlines())) <= columns
     assert {"70,000", "69,000", "72,500"} <= set(printed.split())
     assert "…" not in printed
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--score", "gaussian:1e-200"),
+        ("--score", "laplacian:1e-300"),
+        ("--score", "boxcar:1e155"),
+        ("--score", "epanechnikov:1e200"),
+        ("--score", "triangular:1e-310"),
+        ("--score", "cosine:1e-300"),
+        ("--weights", "softmax:1e-300"),
+        ("--weights", "top-k:99999999999"),
+        ("--top", "99999999999"),
+    ],
+)
+def test_numbers_at_the_limits_of_floats_have_an_answer(grades: str, options: tuple[str, str]) -> None:
+    (answer,) = answers(grades, "--key", "gpa", "--value", "salary", "3.5", *options)
+    assert 61_000 <= answer["value"] <= 80_000
+    assert answer["effective_rows"] >= 1
+
+
+def test_a_score_that_overflows_is_an_error_and_no_answer(grades: str) -> None:
+    result = ask(grades, "--key", "gpa", "--value", "salary", "3.5", "--score", "scaled-dot:1e308")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "ScaledDot(scale=1e+308)" in result.stderr
+    assert "gives one that is not finite" in result.stderr

@@ -225,3 +225,16 @@ def test_uniform_asks_a_function_of_your_own_whom_it_excludes():
     keys = torch.tensor([[1.0], [2.0], [3.0]])
     for engine in ("reference", "tiled"):
         assert attend(torch.ones(1, 1), keys, keys, score=score, weights=Uniform(), engine=engine).item() == 2.5
+
+
+@pytest.mark.parametrize(
+    "engine", ["reference", Tiled(kernels=False), Tiled(kernels=True)], ids=["reference", "tiled", "kernels"]
+)
+def test_the_k_best_of_fewer_keys_take_the_room_of_those(engine):
+    queries, keys = torch.rand(3, 4), torch.rand(7, 4, requires_grad=True)
+    rule = regard.TopK(10**12, regard.Softmax(temperature=torch.nn.Parameter(torch.tensor(2.0))))
+    output = attend(queries, keys, keys, weights=rule, engine=engine)
+    torch.testing.assert_close(output, attend(queries, keys, keys, weights=regard.Softmax(2.0)))
+    output.sum().backward()
+    assert rule.then.temperature.grad is not None
+    assert regard.weigh(queries, keys, keys, weights=rule).top(7).indices.shape == (3, 7)
