@@ -128,7 +128,7 @@ def plan(
         >>> q, k = torch.rand(512, 8), torch.rand(512, 8)
         >>> print(plan(q, k, k, score=Additive(8, 8, 16)))
         512 queries × 512 keys, float32 on cpu: Additive under Softmax
-          engine: tiled, because any score, rule and mask over tiles; memory ...; about ...; needs ... MiB
+          engine: tiled, because any score, rule and mask over tiles; memory ...; about ...; needs ...
           reference: could run it and would need 36.0 MiB and about ...
           sdpa cannot: Additive is not a dot product of projected queries and keys
     """

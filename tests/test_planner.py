@@ -105,7 +105,7 @@ def test_the_text_names_the_choice_the_bytes_and_every_other_engine():
         "2 × 3 × 300 queries × 500 keys, float32 on cpu: Additive under Softmax, mask Causal(align='end')"
     )
     assert lines[1].startswith(f"  engine: tiled, because {Tiled.summary}; about ")
-    assert lines[1].endswith("MiB")
+    assert lines[1].endswith("iB")
     assert lines[2].startswith("  reference: could run it and would need ")
     assert lines[3:] == [
         "  sdpa cannot: Additive is not a dot product of projected queries and keys",

@@ -181,8 +181,8 @@ KERNELS = (
     Mutant(
         "kernels that are asked for refuse what they do not support",
         "regard/engines/tiled.py",
-        "elif self.kernels is True and (reason := why_plain(problem, kernels=True)) is not None:",
-        "elif False and (reason := why_plain(problem, kernels=True)) is not None:",
+        "elif self.kernels is True and (reason := why_plain(problem, kernels=True)) and not is_empty(problem):",
+        "elif False and (reason := why_plain(problem, kernels=True)) and not is_empty(problem):",
         ("tests/engines/cpu/test_warming.py",),
     ),
     Mutant(

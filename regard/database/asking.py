@@ -219,6 +219,8 @@ class Asker:
             for weight, place in zip(weights.tolist(), indices.tolist(), strict=True)
             if abs(weight) > least
         ]
+        # Rows as far above the query as others below weigh the same but for rounding: then in the table's order.
+        kept.sort(key=lambda pair: (-float(f"{pair[0]:.5g}"), pair[1]))
         rows = asked.rows[[place for _, place in kept]].tolist()
         return [
             Row(self.pairs.label(row), self.pairs.key(row), self.pairs.value(row), weight)

@@ -6,6 +6,7 @@ end otherwise than those before. So where a choice is decided by no more than ro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -21,6 +22,9 @@ ROUNDING = 64
 
 # Queries from which on it costs less to ask whether keys are equal than to ask each query whether rounding decides.
 MANY_QUERIES = 512
+
+# Elements of a strip of scores that is computed again.
+STRIP_ELEMENTS = 1 << 17
 
 # Steps that give equal scores equal results, wherever they stand.
 _ALIKE = (steps.Scale, steps.Gate, steps.Cap, steps.Indicator, steps.Parabola, steps.Tent)
@@ -184,7 +188,8 @@ def lowest_of_equals(problem: AttentionProblem, index: Tensor, near: Tensor) -> 
     rows = near.reshape(-1, near.shape[-1]).any(0).nonzero().flatten()
     columns = torch.arange(problem.grid.n_keys, device=index.device)
     index = index.clone()
-    for some in rows.split(max((1 << 20) // problem.grid.n_keys, 1)):
+    pairs = math.prod(problem.grid.batch_shape) * problem.grid.n_keys
+    for some in rows.split(max(STRIP_ELEMENTS // pairs, 1)):
         scores = problem.scores(some).expand(*problem.grid.batch_shape, len(some), problem.grid.n_keys)
         form = problem.form.narrow(some, problem.grid.columns)
         best, places = best_k(_levelled(scores, columns, first, form), index.shape[-1])

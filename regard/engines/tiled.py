@@ -14,6 +14,7 @@ from regard.engines.base import Engine
 from regard.engines.costs import Work, kernel_seconds, plain_tile_seconds
 from regard.engines.cpu import may_compile, why_plain
 from regard.engines.cpu.footprint import kernel_bytes
+from regard.engines.cpu.vocabulary import is_empty
 from regard.engines.gradients import attach
 from regard.engines.nonfinite import pool_nonfinite
 from regard.engines.rounding import rounds_apart
@@ -56,7 +57,7 @@ class Tiled(Engine):
             each.requires_grad for each in problem.weights.parameters()
         ):
             reasons.append(f"{type(problem.weights).__name__} has parameters that its learned() does not name")
-        elif self.kernels is True and (reason := why_plain(problem, kernels=True)) is not None:
+        elif self.kernels is True and (reason := why_plain(problem, kernels=True)) and not is_empty(problem):
             reasons.append(reason)
         return reasons
 

@@ -122,9 +122,9 @@ class Stream:
         columns = max(min(self.grid.n_keys, area // rows), 1)
         rows = max(min(self.grid.n_queries, area // columns), 1)
         if not isinstance(self.rule, OnePass):
-            # A strip of these rows against all keys is kept while its thresholds are solved.
-            strip = HELD_ELEMENTS // max(math.prod(self.grid.batch_shape) * self.grid.n_keys, 1)
-            rows = max(min(rows, strip), 1)
+            # A strip of these rows against all keys is kept while thresholds are solved; as one tensor for a choice.
+            held = area if self.rule.choices else HELD_ELEMENTS // max(math.prod(self.grid.batch_shape), 1)
+            rows = max(min(rows, held // max(self.grid.n_keys, 1)), 1)
         return rows, columns
 
     def row_blocks(self) -> Iterator[range]:

@@ -91,7 +91,8 @@ class Alibi(ScoreTerm):
         if isinstance(slopes, nn.Parameter):
             self.slopes = slopes
         else:
-            self.register_buffer("slopes", torch.as_tensor(slopes, dtype=torch.get_default_dtype()))
+            dtype = slopes.dtype if isinstance(slopes, Tensor) and slopes.is_floating_point() else None
+            self.register_buffer("slopes", torch.as_tensor(slopes, dtype=dtype or torch.get_default_dtype()))
         if self.slopes.ndim > 1:
             raise ShapeError(
                 f"`slopes` of Alibi must be one number, or one for each head: got {tuple(self.slopes.shape)}. "

@@ -52,6 +52,10 @@ BY_TILES = {
     if rule not in PLAIN_RULES and not (score in CHANNEL_SCORES and rule in CHOICES)
 }
 BY_LISTS = {(score, rule) for score, rule in BY_TILES if score in DOT_SCORES}
+# Uniform weights need no scores, but for a user's function, which may exclude pairs.
+UNSCORED = {(score, "Uniform") for score in SCORES if score != "Custom"}
+BY_TILES |= UNSCORED
+BY_LISTS |= UNSCORED
 EMPTY = {"no queries", "no keys", "an empty batch"}  # variants with nothing for kernels to do
 LISTING = ("Window", "Strided", "GlobalKeys", "RandomKeys", "Selected")  # masks that list few keys
 

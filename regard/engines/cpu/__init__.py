@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from regard.engines.cpu.needs import needed_kernels
-from regard.engines.cpu.vocabulary import unsupported
+from regard.engines.cpu.vocabulary import is_empty, unsupported
 from regard.engines.torch_internals import sgemm_address
 from regard.errors import EngineRefusal
 from regard.problem import AttentionProblem
@@ -95,7 +95,7 @@ def compile_problem(problem: AttentionProblem, kernels: bool | None = None, *, r
     """
     reason = why_plain(problem, kernels, reads=reads)
     if reason is not None:
-        if kernels is True:
+        if kernels is True and not is_empty(problem):
             raise EngineRefusal(f"Compiled kernels cannot compute this problem: {reason}. Leave `kernels` out.")
         return None
     from regard.engines.cpu.compiled import Compiled

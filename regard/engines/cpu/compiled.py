@@ -91,7 +91,9 @@ class Compiled:
             way, statistics = self._chosen(index), tuple(inner)
         if isinstance(program.problem.weights, OneHot):
             statistics = (torch.zeros(1, 1, **FLOATS), torch.ones(1, 1, **FLOATS))
-        peak, total = (each.expand(*grid.batch_shape, grid.n_queries, 1).reshape(rows) for each in statistics[:2])
+        peak, total = (
+            each.expand(*grid.batch_shape, grid.n_queries, 1).reshape(rows).contiguous() for each in statistics[:2]
+        )
         if program.rule == codes.ENTMAX:
             facts = Facts(peak.float(), total.double(), delta, gradient)
         else:

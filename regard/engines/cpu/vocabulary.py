@@ -58,7 +58,7 @@ def unsupported(problem: AttentionProblem) -> str | None:
         return f"the kernels do not have {learned}{type(problem.weights).__name__}"
     if not (type(form) is DotForm or (type(form) is ChannelForm and not choose)):
         return f"the kernels do not have {type(problem.score).__name__}" + (" under a choice of keys" if choose else "")
-    if 0 in (*problem.output_shape, problem.grid.n_keys, form.tensors()[0].shape[-1]):
+    if is_empty(problem):
         return "it is empty"
     tables = pairs = 0
     for step in form.steps:
@@ -84,3 +84,8 @@ def inner_rule(rule: Weights) -> tuple[Weights | None, int]:
     if type(inner) not in RULES or (isinstance(inner, Entmax) and inner.learned()):
         return None, 0
     return inner, choose
+
+
+def is_empty(problem: AttentionProblem) -> bool:
+    """Whether there is nothing to compute: no query, key, number of a key or number of a value."""
+    return 0 in (*problem.output_shape, problem.grid.n_keys, problem.form.tensors()[0].shape[-1])
