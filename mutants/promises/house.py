@@ -176,8 +176,8 @@ HOUSE = (
     Mutant(
         "a lost line break among vectors is found",
         "regard/text/vector_files.py",
-        ">= max(dim - 1, 1):",
-        ">= 1 << 30:",
+        ">= dim - 1):",
+        ">= 1 << 30):",
         ("tests/text/test_vector_files.py",),
     ),
 )

@@ -56,20 +56,24 @@ def rescaled(queries: Tensor, keys: Tensor, width: float | Tensor) -> tuple[Tens
         keys: `(..., n_keys, dim)`.
         width: One number, or a tensor that broadcasts with them.
     """
-    if queries.dtype == torch.float16:  # which has few exponents, and is computed in float32
-        return queries, keys, width
-    most = math.frexp(torch.finfo(queries.dtype).max)[1]
+    # Half precision is computed in float32, and what is made of a bandwidth too: its square would overflow float16.
+    half = queries.itemsize < 4
+    if half and isinstance(width, Tensor):
+        width = width.float()
+    most = math.frexp(torch.finfo(torch.float32 if half else queries.dtype).max)[1]
     if not isinstance(width, Tensor):
         exponent = math.frexp(width)[1]
         if abs(exponent) <= most // 4:
             return queries, keys, width
         factor = math.ldexp(1.0, min(-exponent, most - 2))
+        queries, keys = (each.float() if half else each for each in (queries, keys))
         # A bandwidth below all floats is one that no two of them are as close as: 2⁻⁶⁰ of what was scaled up so far.
         return queries * factor, keys * factor, max(width * factor, 2.0**-60)
     known = not is_hidden(width) and not is_capturing(width.device)
-    mantissa, exponents = torch.frexp(width.detach().float() if width.itemsize < 4 else width.detach())
+    mantissa, exponents = torch.frexp(width.detach())
     if known and bool((exponents.abs() <= most // 4).all()):
         return queries, keys, width
+    queries, keys = (each.float() if half else each for each in (queries, keys))
     scale = (mantissa / width.detach()).clamp(max=math.ldexp(1.0, most - 2)).to(queries.dtype)
     return queries * scale, keys * scale, width * scale
 

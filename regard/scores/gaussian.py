@@ -27,6 +27,7 @@ class Gaussian(DistanceScore):
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         self.check(queries, keys)
+        is_half = queries.itemsize < 4  # whose squares would lose their digits
         queries, keys, bandwidth = rescaled(queries, keys, self.bandwidth)
-        form = folded(queries / bandwidth, keys / bandwidth)
+        form = None if is_half else folded(queries / bandwidth, keys / bandwidth)
         return summed(queries, keys, "square", bandwidth**-2, scale=-0.5) if form is None else form

@@ -31,6 +31,9 @@ LONGEST_WORD = 4096
 LONGEST_NUMBER = 64
 """No number of a text has more digits: a longer line is not read into memory."""
 
+MOST_EMPTY = 1 << 10
+"""More empty lines than this one after the other are no part of a file of vectors, and may be billions."""
+
 LARGEST_DIM = 1 << 20
 """No vectors have more numbers: a first line that says so is no header."""
 
@@ -183,13 +186,22 @@ def _text_entries(stream: _Peekable, first: bytes, number: int, dim: int, bad: B
     """The entries of lines of text; `first` is a line that was read already, the one with that number."""
     longest = LONGEST_WORD + dim * LONGEST_NUMBER
     before = line = first or stream.readline(longest)
+    empty = 0
     while line:
         # From the right: some of GloVe's words have a space in them, as ". . ." has.
         parts = line.rstrip().rsplit(b" ", dim)
         entry = _text_entry(number, parts, dim)
         if entry is not None:
             yield entry
-        elif parts != [b""]:  # an empty line does no harm
+            empty = 0
+        elif parts == [b""]:  # an empty line does no harm
+            empty += 1
+            if empty > MOST_EMPTY:
+                raise TableError(
+                    f"{bad.name} must be words with their vectors: line {number} and the {empty - 1:,} before it are "
+                    f"empty. Download it again."
+                )
+        else:
             decodes = parts[0].decode("utf-8", errors="replace").encode() == parts[0]
             wanted = f"a word and {dim} numbers" if decodes else "a word in UTF-8"
             bad.report(number, f"must have {wanted}: got {_shown(line)}")
@@ -203,7 +215,8 @@ def _text_entry(number: int, parts: list[bytes], dim: int) -> Entry | None:
     before, _, last = parts[0].rpartition(b" ")
     if before and _is_number(last):  # a number too many is no part of the word
         return None
-    if before and sum(map(_is_number, parts[0].split(b" "))) >= max(dim - 1, 1):  # two lines: a line break was lost
+    # Two lines, if a line break was lost. With one or two numbers it cannot be told from a word with a space.
+    if before and (dim < 3 or sum(map(_is_number, parts[0].split(b" "))) >= dim - 1):
         return None
     try:
         vector = array("f", map(float, parts[1:]))

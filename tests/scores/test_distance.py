@@ -93,3 +93,30 @@ def test_a_point_so_far_that_its_square_overflows_sends_the_radius_no_nan(kind, 
     pooled(kind, radius, (torch.zeros(1, 1), keys, keys.clamp(max=9)), ENGINES[engine]).sum().backward()
     assert radius.grad.isfinite()
     assert radius.grad != 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", [Epanechnikov, Triangular, Gaussian, Laplacian])
+def test_a_bandwidth_of_half_precision_is_squared_in_float32(kind, dtype, engine):
+    points = torch.tensor([[1.0], [2.0], [3.0]]) * 2**-9  # 1 / bandwidth² overflows float16
+    values = torch.tensor([[0.0], [2.0], [4.0]])
+    found, wanted = (
+        [each.to(to).requires_grad_() for each in (points, points, values)] for to in (dtype, torch.float64)
+    )
+    widths = [nn.Parameter(torch.tensor(1.5 * 2**-9, dtype=to)) for to in (dtype, torch.float64)]
+    output = pooled(kind, widths[0], found, ENGINES[engine])
+    expected = pooled(kind, widths[1], wanted, "reference")
+    torch.testing.assert_close(output.double(), expected, rtol=1e-2, atol=1e-2)
+    output[0].backward()
+    expected[0].backward()
+    for one, two in zip((*found, widths[0]), (*wanted, widths[1]), strict=True):
+        torch.testing.assert_close(one.grad.double(), two.grad, rtol=2e-2, atol=2e-2 * float(two.grad.abs().amax()))
+
+
+@pytest.mark.parametrize("width", [1e-200, 1e155])
+@pytest.mark.parametrize("kind", KINDS)
+def test_bandwidths_beyond_half_precision_are_the_nearest_key_or_all(kind, width):
+    keys = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float16)
+    output = pooled(kind, width, (keys[:1], keys, keys), "reference")
+    assert output.item() == (1.0 if width < 1 else 2.0)

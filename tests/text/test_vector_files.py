@@ -140,6 +140,23 @@ def test_a_line_without_an_end_is_not_read_into_memory(write, monkeypatch):
     assert peak < 10_000_000
 
 
+def test_empty_lines_without_end_are_refused(write):
+    with pytest.raises(
+        TableError, match="vectors.txt must be words with their vectors: line 1029 and the 1,024 before"
+    ):
+        WordVectors.read(write(gzip.compress(glove() + b"\n" * 1_000_000)))
+    assert WordVectors.read(write(glove() + b"\n" * 1000 + b"cat 1 2 3\n")).words == [*WORDS, "cat"]
+
+
+@pytest.mark.parametrize("between", [b"", b" "])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_lost_line_break_is_found_whatever_the_dimension(write, dim, between):
+    lines = glove(WORDS, VECTORS[:, :dim]).splitlines(keepends=True)
+    lines[1] = lines[1].rstrip() + between
+    with pytest.raises(TableError, match="vectors.txt, line 2"):
+        WordVectors.read(write(b"".join(lines)))
+
+
 @pytest.mark.parametrize("cut", [1, 3])
 def test_a_last_line_without_its_end_is_said(write, cut):
     with pytest.warns(UserWarning, match="its last line has no line break, so that it may be cut off"):
