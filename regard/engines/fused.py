@@ -15,7 +15,9 @@ from torch.nn.attention import SDPBackend
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from regard.engines import torch_internals
+from regard.engines.rounding import are_large
 from regard.engines.second import gradients_over_strips
+from regard.engines.strips import pool_by_strips
 from regard.masks import Mask
 from regard.positions import Grid
 from regard.problem import AttentionProblem
@@ -220,6 +222,10 @@ def _gradients(
         found = iter(torch.autograd.grad(output, wanted, gradient, retain_graph=True))
         return tuple(next(found) if need else None for need in needed)
     assert pooled is not None
+    assert log_totals is not None
+    if are_large(log_totals, log_totals.dtype):
+        # The kernels would compute other weights again than their logarithms of totals are of.
+        return _gradients_of_strips(frame, needed, gradient, left, right, values)
     folded = fold(frame.grid, left, right, values)
     assert folded is not None
     if gradient.shape[:-1] != pooled.shape[:-1]:
@@ -238,6 +244,18 @@ def _gradients(
         _unfolded(to_right, grid, right) if needed[1] else None,
         _unfolded(to_values, grid, values) if needed[2] else None,
     )
+
+
+def _gradients_of_strips(
+    frame: Frame, needed: tuple[bool, ...], gradient: Tensor, *inputs: Tensor
+) -> tuple[Tensor | None, ...]:
+    """The same derivatives, over strips of the definition."""
+    leaves = [each.detach().requires_grad_(need) for each, need in zip(inputs, needed, strict=True)]
+    with torch.enable_grad():
+        output = pool_by_strips(frame.problem(*leaves))
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    found = iter(torch.autograd.grad(output, wanted, gradient.reshape(output.shape)))
+    return tuple(next(found) if need else None for need in needed)
 
 
 def _has_flash() -> bool:

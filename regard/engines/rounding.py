@@ -88,10 +88,15 @@ def rounds_apart(problem: AttentionProblem, statistics: Statistics) -> bool:
     at every query and key.
     """
     peaks = _peaks(problem.weights, statistics)
-    if peaks is None or peaks.is_meta or is_tracing() or is_capturing(peaks.device) or not peaks.numel():
+    return peaks is not None and are_large(peaks, problem.compute_dtype)
+
+
+def are_large(peaks: Tensor, dtype: torch.dtype) -> bool:
+    """Whether the best scores of rows are so large that rounding in that dtype shows in weights."""
+    if peaks.is_meta or is_tracing() or is_capturing(peaks.device) or not peaks.numel():
         return False
     least, most = (float(each) for each in torch.aminmax(torch.where(peaks == -torch.inf, 0, peaks)))
-    return torch.finfo(problem.compute_dtype).eps * max(-least, most) > LIMIT
+    return torch.finfo(dtype).eps * max(-least, most) > LIMIT
 
 
 def _has_peaks(rule: Weights) -> bool:

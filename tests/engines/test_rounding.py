@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard import Dot, attend
+from regard import Causal, Dot, attend
 from regard.engines import Tiled
 from regard.engines.rounding import LIMIT, Rounding
 from regard.problem import make_problem
@@ -69,3 +69,15 @@ def test_distances_of_many_bandwidths_are_harmless_where_a_key_is_near():
     assert not rounding.is_large
     assert not rounding.shows((torch.zeros(50, 1), torch.ones(50, 1)))
     assert rounding.shows((torch.full((50, 1), -2 * LIMIT / torch.finfo(torch.float32).eps), torch.ones(50, 1)))
+
+
+@pytest.mark.parametrize("mask", [None, Causal()])
+@pytest.mark.parametrize("engine", ["sdpa", None])
+def test_fused_gradients_of_huge_scores_are_those_of_weights_that_sum_to_one(engine, mask):
+    torch.manual_seed(0)
+    queries, keys = (3e3 * torch.randn(1, 2, 40, 32) for _ in range(2))
+    values = torch.ones(1, 2, 40, 1, requires_grad=True)
+    attend(queries.requires_grad_(), keys, values, mask=mask, engine=engine).sum().backward()
+    # Each query gives its weights away: over all keys they sum to one for each.
+    torch.testing.assert_close(values.grad.sum((-1, -2)), torch.full((1, 2), 40.0))
+    assert float(queries.grad.abs().max()) < 1e-3 * float(keys.abs().max())
