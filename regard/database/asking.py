@@ -18,11 +18,10 @@ from regard.database.encoding import UNKNOWN, Encoding
 from regard.database.messages import no_similar_rows, unknown_categories
 from regard.database.pairs import Pairs
 from regard.database.parts import Similarity
-from regard.database.precision import WORTHWHILE, Factors, Narrow, in_float32
+from regard.database.precision import WORTHWHILE, Factors, Narrow, in_float32, is_possible
 from regard.database.queries import Query
 from regard.database.similarity import ScoreLike, check_options, similarity
 from regard.database.values import SUM_TO_ONE, Summary, Sums, ValuePool
-from regard.engines.cpu import has_regression
 from regard.errors import OptionError
 from regard.scores import Equal
 from regard.view import WeightsView
@@ -79,7 +78,7 @@ class Rows:
         Many rows are weighed in float32 where that is as exact.
         """
         keys, score, rule = self.keys(scaled=chosen.scaled), chosen.score, chosen.weights
-        many = keys.dtype == torch.float64 and len(queries) * len(keys) >= WORTHWHILE and has_regression()
+        many = keys.dtype == torch.float64 and len(queries) * len(keys) >= WORTHWHILE and is_possible()
         factors = Factors.of(score, rule, self.encoding.dim) if many else None
         if factors is not None:
             narrow = self._narrow(factors, scaled=chosen.scaled)

@@ -16,7 +16,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from regard.engines.cpu import has_regression
+from regard.engines.cpu import unusable
 from regard.scores import Equal, Gaussian, Score
 
 EXACT = 2**18
@@ -96,7 +96,7 @@ class LeaveOneOut:
             self.n_pairs > COMPILED
             and not wide
             and len(places.coordinates) == len(places.quantities)
-            and has_regression()
+            and unusable() is None
         )
         if self.compiled:
             order = [*places.coordinates, *places.categories]
@@ -129,7 +129,7 @@ class LeaveOneOut:
 
     def _compiled(self, factors: Tensor, start: int, stop: int, *, gradient: bool) -> tuple[Tensor, Tensor]:
         """As `_block`, by a compiled loop, which has the gradient anyway."""
-        from regard.engines.cpu.regression import hidden_rows
+        from regard.database.loops import hidden_rows
 
         columns, targets = (each.numpy() for each in self._lists)
         n_columns, n_targets = len(columns), len(targets)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.engines.cpu import workers
+from regard.engines.cpu import unusable, workers
 from regard.scores import Equal, Gaussian, OnColumns, Scaled, Score, Sum
 from regard.weights import Softmax, Weights
 
@@ -102,7 +102,7 @@ class Narrow:
 
     def pooled(self, queries: Tensor, factors: Factors, values: Tensor) -> Tensor:
         """Σ w, Σ w² and Σ w·v of each query, up to a factor and its square: `(n_queries, 2 + n_values)`, float64."""
-        from regard.engines.cpu.regression import pooled_rows
+        from regard.database.loops import pooled_rows
 
         quantities = factors.distances.nonzero().flatten().tolist()
         categories = factors.matches.nonzero().flatten().tolist()
@@ -120,6 +120,11 @@ class Narrow:
 
         workers.run([lambda start=start: task(start) for start in range(0, len(queries), TOGETHER)])  # type: ignore[misc]
         return sums
+
+
+def is_possible() -> bool:
+    """Whether there are compiled loops here."""
+    return unusable() is None
 
 
 def in_float32(score: Score) -> Score:

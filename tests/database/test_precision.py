@@ -10,13 +10,12 @@ from torch import Tensor
 
 from regard import Custom, Database, Gaussian, Laplacian, Softmax, Sparsemax, attend
 from regard.database import Answers, precision
-from regard.database.precision import Factors
-from regard.engines.cpu import unusable
+from regard.database.precision import Factors, is_possible
 from regard.scores import Equal, Score
 
 ROWS = 20_000
 
-pytestmark = pytest.mark.skipif(unusable() is not None, reason="float32 is for compiled loops")
+pytestmark = pytest.mark.skipif(not is_possible(), reason="float32 is for compiled loops")
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -27,7 +26,7 @@ def both(monkeypatch: pytest.MonkeyPatch, database: Database, queries: object, s
     """The answers as they are, and in float64."""
     found = database.attend(queries, score=score, top=5)  # type: ignore[arg-type]
     with monkeypatch.context() as patch:
-        patch.setattr("regard.database.asking.has_regression", lambda: False)
+        patch.setattr("regard.database.asking.is_possible", lambda: False)
         return [found, database.attend(queries, score=score, top=5)]  # type: ignore[arg-type,list-item]
 
 

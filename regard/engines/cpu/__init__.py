@@ -78,15 +78,6 @@ def why_plain(problem: AttentionProblem, kernels: bool | None = None, *, reads: 
     return None if warming.are_ready(needed) else warming.why_not_ready(needed)
 
 
-def has_regression() -> bool:
-    """Whether the kernels for rows of tables are compiled; if not, they will be, where they can."""
-    if unusable() is not None:
-        return False
-    from regard.engines.cpu import warming
-
-    return warming.are_ready(frozenset({"regression.hidden_rows", "regression.pooled_rows"}))
-
-
 def compile_problem(problem: AttentionProblem, kernels: bool | None = None, *, reads: bool = False) -> Compiled | None:
     """A problem in the words of the kernels; None where plain torch computes it.
 

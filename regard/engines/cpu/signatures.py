@@ -55,14 +55,6 @@ CANDIDATES = {
         (array(_REAL, 2), array(_WHOLE, 2), array(_WHOLE, 1), array(_WHOLE, 1), array(_REAL, 1))
     ),
 }
-TABLES = {
-    "n_quantities": _WHOLE,
-    "asked": array(_WHOLE, 1),
-    "factors": array(_REAL, 1),
-    **dict.fromkeys(("columns", "targets", "queries"), array(_REAL, 2)),
-    "errors": array(_DOUBLE, 1),
-    **dict.fromkeys(("slopes", "sums"), array(_DOUBLE, 2)),
-}
 # With an axis for batch entries before.
 ENTRIES = {
     "values": array(_WHOLE, 1),  # addresses

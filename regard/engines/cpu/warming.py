@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
 
-from regard.engines.cpu import jit, reading, regression, store
+from regard.engines.cpu import jit, reading, store
 
 PRIORITY = 5  # of the process that compiles: a quarter of a core, where others want all of it
 MOST_STARTS = 2  # of a process that compiles: one that ended too early is started once more
@@ -67,8 +67,7 @@ os.register_at_fork(after_in_child=_forget)
 
 def kernels() -> dict[str, jit.Kernel]:
     """Every kernel, by name."""
-    assert reading  # all modules with kernels are imported by this one
-    assert regression  # and this
+    assert reading  # all modules with kernels are imported by it
     return jit.KERNELS
 
 

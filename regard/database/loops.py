@@ -1,11 +1,15 @@
-"""Kernel regression over the rows of a table: leave-one-out and pooling in one pass over pairs, none stored."""
+"""Compiled: leave-one-out and pooling in one pass over the pairs, which are never stored.
+
+Numba compiles it on first use and keeps it on disk, as it does the kernels of `engines/cpu`.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from regard.engines.cpu.jit import exponential, kernel, larger
-from regard.engines.cpu.signatures import TABLES
 
 TILE = 1024
 """How many rows are scored at a time: what is made of them stays in the first cache."""
@@ -14,9 +18,9 @@ FARTHEST = np.float32(40.0)
 """Scores this far below the best one found have weights that float32 cannot add to the others."""
 
 
-@kernel(**TABLES)
+@kernel
 def hidden_rows(  # type: ignore[no-untyped-def]
-    columns, n_quantities, targets, asked, factors, errors, slopes, sums
+    columns: Any, n_quantities: int, targets: Any, asked: Any, factors: Any, errors: Any, slopes: Any, sums: Any
 ):
     """The squared error of each hidden row's prediction from all other rows, and its gradient by the factors.
 
@@ -110,8 +114,10 @@ def hidden_rows(  # type: ignore[no-untyped-def]
         errors[place] = error
 
 
-@kernel(**TABLES)
-def pooled_rows(columns, n_quantities, values, queries, factors, sums):  # type: ignore[no-untyped-def]
+@kernel
+def pooled_rows(  # type: ignore[no-untyped-def]
+    columns: Any, n_quantities: int, values: Any, queries: Any, factors: Any, sums: Any
+):
     """Σ w, Σ w² and Σ w·v of each query, up to a factor and its square, with w = exp(Σ_c f_c · a_c(q, k)).
 
     A tile is summed in float32, and tiles in float64: a million rows lose no more digits than a thousand.
