@@ -102,7 +102,7 @@ class Narrow:
 
     def pooled(self, queries: Tensor, factors: Factors, values: Tensor) -> Tensor:
         """Σ w, Σ w² and Σ w·v of each query, up to a factor and its square: `(n_queries, 2 + n_values)`, float64."""
-        from regard.database.loops import pooled_rows
+        from regard.engines.cpu.table_rows import pooled_rows
 
         quantities = factors.distances.nonzero().flatten().tolist()
         categories = factors.matches.nonzero().flatten().tolist()

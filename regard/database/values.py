@@ -93,14 +93,10 @@ class ValuePool:
 
     @cached_property
     def narrow(self) -> Tensor:
-        """What compiled loops pool: z and z² of each quantity, each in two parts, `(4 · dims, n_rows)` in float32.
-
-        The second part is what float32 rounds off of the first.
-        """
-        parts = [torch.empty(0, len(self.rows))]
+        """What compiled loops pool: z and z² of each quantity, `(2 · dims, n_rows)`."""
+        parts = [torch.empty(0, len(self.rows), dtype=torch.float64)]
         for centred, *_ in self._centred.values():
-            for numbers in (centred.mT, centred.square().mT):
-                parts += [numbers.float(), (numbers - numbers.float()).float()]
+            parts += [centred.mT, centred.square().mT]
         return torch.cat(parts)
 
     def _pooled(self, view: WeightsView, sums: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -125,9 +121,8 @@ class ValuePool:
         squares, sums = sums[:, 1] / total.squeeze(-1).square(), sums[:, 2:] / total
         parts = [torch.ones_like(total)]
         for centred, scale, unit, centre in self._centred.values():
-            first, rest, second, second_rest = sums[:, : 4 * centred.shape[-1]].split(centred.shape[-1], dim=-1)
-            sums = sums[:, 4 * centred.shape[-1] :]
-            parts += [centre + (first + rest) * (scale / unit), first + rest, second + second_rest]
+            first, second, sums = sums.tensor_split((centred.shape[-1], 2 * centred.shape[-1]), dim=-1)
+            parts += [centre + first * (scale / unit), first, second]
         return torch.cat(parts, dim=-1), squares
 
     def targets(self, rows: Tensor) -> Tensor | None:

@@ -99,3 +99,12 @@ def test_the_temperature_of_softmax_counts() -> None:
     queries = torch.tensor([[0.0], [1.0], [2.0], [3.0]], dtype=torch.float64)
     expected = attend(queries, keys, values, score=Gaussian(1.0))
     assert found.values == pytest.approx(expected.flatten().tolist(), rel=1e-4, abs=1e-5)
+
+
+def test_rows_of_one_value_have_no_spread_and_average_to_it() -> None:
+    keys = drawn(ROWS)
+    database = Database(keys, torch.where(keys > 0.5, 1000.0, 0.0))
+    for query, value in ((2.0, 1000.0), (1.5, 1000.0), (-1.0, 0.0), (-2.0, 0.0)):
+        answer = database.attend([query] * 4, score=Gaussian(0.05))[0]
+        assert answer.value == pytest.approx(value, abs=1e-9)
+        assert answer.std == 0.0

@@ -62,6 +62,15 @@ ENTRIES = {
     "scales": array(_DOUBLE, 2),
     **dict.fromkeys(("pooled", "to_left", "to_right", "to_values"), array(_REAL, 3)),
 }
+# Of tables, whose columns are rows of a matrix.
+TABLES = {
+    "n_quantities": _WHOLE,
+    "asked": array(_WHOLE, 1),
+    "factors": array(_REAL, 1),
+    **dict.fromkeys(("columns", "targets", "queries"), array(_REAL, 2)),
+    "errors": array(_DOUBLE, 1),
+    **dict.fromkeys(("values", "slopes", "sums"), array(_DOUBLE, 2)),
+}
 
 
 def signature_of(function: Callable[..., Any], others: dict[str, Any]) -> tuple[Any, ...]:

@@ -18,10 +18,12 @@ from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
 
-from regard.engines.cpu import jit, reading, store
+from regard.engines.cpu import jit, reading, store, table_rows
 
 PRIORITY = 5  # of the process that compiles: a quarter of a core, where others want all of it
 MOST_STARTS = 2  # of a process that compiles: one that ended too early is started once more
+
+_SOURCES = (reading, table_rows)  # which import every module with kernels
 
 _CHILD = """\
 import json, sys
@@ -67,7 +69,6 @@ os.register_at_fork(after_in_child=_forget)
 
 def kernels() -> dict[str, jit.Kernel]:
     """Every kernel, by name."""
-    assert reading  # all modules with kernels are imported by it
     return jit.KERNELS
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -335,3 +336,11 @@ def test_what_takes_a_step_or_rule_away_shows(monkeypatch):
     assert why_plain(given, kernels=True) is None
     monkeypatch.setattr(vocabulary, "STEPS", vocabulary.STEPS[:2])
     assert why_plain(given, kernels=True) == "the kernels do not have Cap"
+
+
+def test_sources_of_machine_code_lie_in_one_folder_and_are_compiled_ahead():
+    """A kernel elsewhere would be kept when its source changes, and `regard warm-up` would not know it."""
+    package = Path(regard.__file__).parent
+    sources = [path for path in package.rglob("*.py") if "\n@kernel" in path.read_text()]
+    assert {path.parent for path in sources} == {package / "engines" / "cpu"}
+    assert {path.stem for path in sources} == {name.partition(".")[0] for name in warming.kernels()}

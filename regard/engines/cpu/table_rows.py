@@ -1,15 +1,11 @@
-"""Compiled: leave-one-out and pooling in one pass over the pairs, which are never stored.
-
-Numba compiles it on first use and keeps it on disk, as it does the kernels of `engines/cpu`.
-"""
+"""Kernels for the rows of tables: leave-one-out and pooling in one pass over the pairs, which are never stored."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from regard.engines.cpu.jit import exponential, kernel, larger
+from regard.engines.cpu.signatures import TABLES
 
 TILE = 1024
 """How many rows are scored at a time: what is made of them stays in the first cache."""
@@ -18,10 +14,8 @@ FARTHEST = np.float32(40.0)
 """Scores this far below the best one found have weights that float32 cannot add to the others."""
 
 
-@kernel
-def hidden_rows(  # type: ignore[no-untyped-def]
-    columns: Any, n_quantities: int, targets: Any, asked: Any, factors: Any, errors: Any, slopes: Any, sums: Any
-):
+@kernel(**TABLES)
+def hidden_rows(columns, n_quantities, targets, asked, factors, errors, slopes, sums):  # type: ignore[no-untyped-def]
     """The squared error of each hidden row's prediction from all other rows, and its gradient by the factors.
 
     Args:
@@ -114,18 +108,17 @@ def hidden_rows(  # type: ignore[no-untyped-def]
         errors[place] = error
 
 
-@kernel
-def pooled_rows(  # type: ignore[no-untyped-def]
-    columns: Any, n_quantities: int, values: Any, queries: Any, factors: Any, sums: Any
-):
+@kernel(**TABLES)
+def pooled_rows(columns, n_quantities, values, queries, factors, sums):  # type: ignore[no-untyped-def]
     """Σ w, Σ w² and Σ w·v of each query, up to a factor and its square, with w = exp(Σ_c f_c · a_c(q, k)).
 
-    A tile is summed in float32, and tiles in float64: a million rows lose no more digits than a thousand.
+    Scores and weights are in float32, sums of them in float64: so the average of equal values is that value, and their
+    spread is 0.
 
     Args:
         columns: each key column, quantities first, `(n_columns, n_rows)`, float32.
         n_quantities: how many of them are quantities, with the score −(q − k)²/2; the others have −1 where they differ.
-        values: `(n_values, n_rows)`, float32.
+        values: `(n_values, n_rows)`, float64.
         queries: `(n_queries, n_columns)`, float32.
         factors: what each column's score is multiplied by, `(n_columns,)`, float32.
         sums: where results go, `(n_queries, 2 + n_values)`, float64.
@@ -161,16 +154,16 @@ def pooled_rows(  # type: ignore[no-untyped-def]
                 found *= shrink
                 found[1] *= shrink
                 peak = best
-            total, squares = np.float32(0.0), np.float32(0.0)
+            total, squares = 0.0, np.float32(0.0)
             for j in range(size):
                 scores[j] = exponential(scores[j] - peak)
-                total += scores[j]
+                total += np.float64(scores[j])
                 squares += scores[j] * scores[j]
             found[0] += total
             found[1] += squares
             for value in range(values.shape[0]):
                 numbers = values[value, start : start + size]
-                total = np.float32(0.0)
+                total = 0.0
                 for j in range(size):
-                    total += scores[j] * numbers[j]
+                    total += np.float64(scores[j]) * numbers[j]
                 found[2 + value] += total
