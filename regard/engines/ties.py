@@ -7,18 +7,22 @@ end otherwise than those before. So where a choice is decided by no more than ro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from regard.problem import AttentionProblem
 from regard.scores import ChannelForm, DotForm, Form, SumForm, steps
+from regard.tensors import broadcast_shapes
 from regard.tracing import is_capturing, is_hidden
 from regard.weights.topk import best_k
 
 # How many units in the last place of what was summed up a score may be off by rounding.
 ROUNDING = 64
+
+# How many units in the last place of its largest number a projected key may be off.
+PROJECTED = 256
 
 # Queries from which on it costs less to ask whether keys are equal than to ask each query whether rounding decides.
 MANY_QUERIES = 512
@@ -30,12 +34,53 @@ STRIP_ELEMENTS = 1 << 17
 _ALIKE = (steps.Scale, steps.Gate, steps.Cap, steps.Indicator, steps.Parabola, steps.Tent)
 
 
-def twins_of(problem: AttentionProblem) -> Tensor | None:
-    """For each key of a problem the lowest index of an equal one, `(..., n_keys)`; None where none are equal."""
-    if "twins" not in problem.notes:
-        problem.notes["twins"] = equal_keys(problem.keys)
-    twins: Tensor | None = problem.notes["twins"]
+def twins_of(*problems: AttentionProblem) -> Tensor | None:
+    """For each key of problems whose keys follow each other the lowest index of an equal one; None where none are.
+
+    Keys are equal bit for bit, and so is, but for rounding, what the form holds for them: a score may tell equal keys
+    apart by something of its own. The shape is `(..., n_keys)`.
+    """
+    notes = problems[0].notes if len(problems) == 1 else {}
+    if "twins" not in notes:
+        first = equal_keys(_joined([each.keys for each in problems]))
+        held = [_of_keys(each.form) for each in problems] if first is not None else []
+        # A distance may be folded among some keys and not among others: they cannot be compared.
+        if len({tuple(each.shape[-1] for each in tensors) for tensors in held}) == 1:
+            for several in zip(*held, strict=True):
+                first = _where_alike(first, _joined(several))
+        notes["twins"] = first
+    twins: Tensor | None = notes["twins"]
     return twins
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    """What problems hold for their keys, one after the other."""
+    if len(tensors) == 1:
+        return tensors[0]
+    batch = broadcast_shapes(*(each.shape[:-2] for each in tensors))
+    return torch.cat([each.expand(*batch, *each.shape[-2:]) for each in tensors], dim=-2)
+
+
+def _of_keys(form: Form) -> list[Tensor]:
+    """The numbers that a form holds for each key; positions are asked for elsewhere."""
+    found = [each for term in form.terms for each in _of_keys(term)] if isinstance(form, SumForm) else []
+    fields = [field for part in (form, *form.steps) for field in part.fields()]
+    return found + [each.detach() for _, each, axes in fields if axes == (False, True) and each.is_floating_point()]
+
+
+def _where_alike(first: Tensor | None, numbers: Tensor) -> Tensor | None:
+    """For each key the lowest index of an equal one, if the numbers of both are the same but for rounding."""
+    if first is None or numbers.shape[-2] != first.shape[-1]:
+        return first
+    batch = broadcast_shapes(first.shape[:-1], numbers.shape[:-2])
+    numbers, first = numbers.expand(*batch, *numbers.shape[-2:]), first.expand(*batch, -1)
+    others = numbers.gather(-2, first.unsqueeze(-1).expand(numbers.shape))
+    units = PROJECTED if numbers.itemsize > 2 else 4
+    largest = numbers.abs().amax(-1, keepdim=True)
+    alike = ((numbers - others).abs() <= units * torch.finfo(numbers.dtype).eps * largest).all(-1)
+    places = torch.arange(first.shape[-1], device=first.device)
+    first = torch.where(alike, first, places)
+    return first if bool((first != places).any()) else None
 
 
 def equal_keys(keys: Tensor) -> Tensor | None:

@@ -18,12 +18,12 @@ from torch import Tensor
 from regard.engines.cpu import compile_problem
 from regard.engines.dropout import keep_factors
 from regard.engines.products import pool
-from regard.engines.ties import equal_keys, twins_of, with_ties_settled
+from regard.engines.ties import twins_of, with_ties_settled
 from regard.masks import Cover
 from regard.positions import Grid
 from regard.problem import AttentionProblem
 from regard.scores.form import Form
-from regard.tensors import broadcast_shapes, product
+from regard.tensors import product
 from regard.weights import Fold, Monoid, OnePass, Weights
 from regard.weights.base import State
 
@@ -173,9 +173,5 @@ class Stream:
 
     @cached_property
     def _twins(self) -> Tensor | None:
-        """Which keys of all parts are equal, see `ties.equal_keys`."""
-        if len(self.parts) == 1:
-            return twins_of(self.parts[0])
-        keys = [part.keys for part in self.parts]
-        batch = broadcast_shapes(*(each.shape[:-2] for each in keys))
-        return equal_keys(torch.cat([each.expand(*batch, *each.shape[-2:]) for each in keys], dim=-2))
+        """Which keys of all parts are equal, see `ties.twins_of`."""
+        return twins_of(*self.parts)

@@ -207,7 +207,7 @@ class Recording:
             problem = replace(
                 part,
                 queries=_blank(part.queries),
-                keys=_blank(part.keys),
+                keys=part.keys.clone() if part.weights.choices else _blank(part.keys),  # who chooses asks for ties
                 values=_blank(part.values),
                 mask=copy.deepcopy(part.mask, {id(each): each for each in own}),  # others may be written into
                 score=layer.score,
@@ -274,10 +274,11 @@ def _problem(queries: Tensor, keys: Tensor, **options: Any) -> AttentionProblem:
 
 
 def _nbytes(problem: AttentionProblem, shared: Sequence[Tensor] = ()) -> int:
-    """The bytes that a recording of a problem keeps: its form's, and those of masks that nobody else has."""
+    """The bytes that a recording of a problem keeps: its form's, keys', and those of masks that nobody else has."""
     masks = () if problem.mask is None else problem.mask.tensors()
     others = [tensor for tensor in masks if all(tensor is not each for each in shared)]
-    return sum(tensor.nbytes for tensor in (*problem.form.tensors(), *others))
+    keys = [problem.keys] if problem.weights.choices else []
+    return sum(tensor.nbytes for tensor in (*problem.form.tensors(), *keys, *others))
 
 
 def _is_vmapped(tensor: Tensor) -> bool:

@@ -16,9 +16,11 @@ from regard import (
     Gated,
     Gaussian,
     KeyMask,
+    Laplacian,
     Multiplicative,
     OneHot,
     ScaledDot,
+    Score,
     SoftCap,
     TopK,
     attend,
@@ -27,6 +29,7 @@ from regard import (
 )
 from regard.engines import Tiled
 from regard.engines.ties import equal_keys
+from regard.scores import DotForm
 
 ENGINES = {"reference": "reference", "tiled": Tiled(tile_elements=1024, kernels=False), "kernels": Tiled(kernels=True)}
 DIM = 17
@@ -151,3 +154,46 @@ def test_equal_keys_are_found_bit_for_bit():
     for dtype in (torch.float16, torch.bfloat16, torch.float64):
         assert equal_keys(keys.to(dtype)).tolist() == [0, 1, 0, 3, 4]
     assert equal_keys(torch.zeros(3, 0)) is None
+
+
+class Placed(Score):
+    """q · (k + p), with a vector p for each place: equal keys are told apart."""
+
+    def __init__(self, n_keys: int) -> None:
+        super().__init__()
+        self.places = torch.randn(n_keys, DIM, generator=torch.Generator().manual_seed(1))
+
+    def form(self, queries, keys):
+        return DotForm(queries, keys + self.places)
+
+
+@pytest.mark.parametrize("n_queries", [7, 600])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_score_that_tells_equal_keys_apart_is_heard(engine, n_queries):
+    torch.manual_seed(0)
+    queries, keys, score = torch.randn(n_queries, DIM), torch.randn(DIM).expand(100, DIM).contiguous(), Placed(100)
+    found = attend(queries, keys, torch.eye(100), score=score, weights=OneHot(), engine=ENGINES[engine])
+    assert torch.equal(found.argmax(-1), (queries @ (keys + score.places).mT).argmax(-1))
+
+
+def test_compiled_a_sum_is_not_tied_where_one_of_its_terms_is():
+    torch.manual_seed(0)
+    queries, keys = torch.randn(600, 2), torch.stack([torch.ones(50), torch.randn(50)], -1)
+    score = Dot().on([0]) + Laplacian(1.0).on([1])
+
+    def look(queries, keys):
+        return attend(queries, keys, torch.eye(50), score=score, weights=OneHot())
+
+    assert torch.equal(torch.compile(look, backend="eager")(queries, keys), look(queries, keys))
+
+
+@pytest.mark.parametrize("rule", [OneHot(), TopK(2)])
+def test_a_recording_has_the_keys_that_were_chosen(rule):
+    torch.manual_seed(0)
+    layer = regard.nn.MultiHeadAttention(16, 4, batch_first=True, weights=rule)
+    tokens = torch.randn(1, 600, 16)
+    tokens[:, 300:] = tokens[:, :300]
+    with torch.no_grad(), regard.nn.record(layer) as recording:
+        _, weights = layer(tokens, tokens, tokens, average_attn_weights=False)
+    torch.testing.assert_close(recording[0].dense(), weights)
+    torch.testing.assert_close(recording[0].received(), weights.sum(-2))
