@@ -6,12 +6,14 @@ torch counts the changes that are made to a tensor in place, by an optimizer too
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from regard.errors import ViewExpired
 from regard.problem import AttentionProblem
@@ -84,27 +86,35 @@ def _named(problem: AttentionProblem, score: bool) -> Iterator[tuple[str, Tensor
         yield from (("a tensor of the mask", each) for each in problem.mask.tensors())
     yield from (("a tensor of the score", each) for each in problem.form.tensors())
     if captures:
-        for function in _functions(problem.form):
-            yield from (("what the function of Custom reads", each) for each in _closed_over(function))
+        yield from (("what the function of Custom reads", each) for each in _read_by(problem.form))
 
 
-def _functions(form: Form) -> Iterator[Callable[..., Any]]:
-    if isinstance(form, CustomForm):
-        yield form.function
-    elif isinstance(form, SumForm):
+def _read_by(form: Form) -> Iterator[Tensor]:
+    """The tensors that functions of a user's read besides queries and keys, found by a call for one pair."""
+    if isinstance(form, SumForm):
         for term in form.terms:
-            yield from _functions(term)
+            yield from _read_by(term)
+    elif isinstance(form, CustomForm) and form.left.shape[-2] and form.right.shape[-2]:
+        pair = form.narrow(range(1), range(1))
+        with torch.no_grad(), _Reading(pair.left, pair.right) as reading:
+            pair.function(pair.left, pair.right)
+        yield from reading.found.values()
 
 
-def _closed_over(function: Callable[..., Any]) -> Iterator[Tensor]:
-    """The tensors that a function of a user's finds around it, its own and those of modules."""
-    if not inspect.isfunction(function):
-        return  # a module is a part of the score
-    around = inspect.getclosurevars(function)
-    for value in (*around.nonlocals.values(), *around.globals.values()):
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, nn.Module):
-            yield from (*value.parameters(), *value.buffers())
-        elif inspect.isfunction(value) and value is not function:
-            yield from _closed_over(value)
+class _Reading(TorchFunctionMode):
+    """Notes every tensor that goes into an operation and has come out of none, but for those given."""
+
+    def __init__(self, *given: Tensor) -> None:
+        super().__init__()
+        self._made = {id(each): each for each in given}
+        self.found: dict[int, Tensor] = {}
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        for each in tree_leaves((args, kwargs)):
+            if isinstance(each, Tensor) and id(each) not in self._made:
+                self.found[id(each)] = each
+        result = function(*args, **(kwargs or {}))
+        self._made |= {id(each): each for each in tree_leaves(result) if isinstance(each, Tensor)}
+        return result

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
 import regard
-from regard import Additive, Allowed, Bias, Custom, Dot, ScaledDot, Softmax, nn, weigh
+from regard import Additive, Allowed, Bias, Causal, Custom, Dot, ScaledDot, Softmax, nn, weigh
 from regard.errors import RegardError, ViewExpired
 
 READINGS = {
@@ -174,3 +176,51 @@ def test_the_output_can_be_differentiated_again_and_again(engine, size):
 def test_the_output_is_one_tensor_until_it_is_differentiated():
     view = weigh(*[each.requires_grad_() for each in three()])
     assert view.output is view.output
+
+
+class Holder:
+    def __init__(self, weight):
+        self.weight = weight
+
+    def score(self, queries, keys):
+        return (queries * self.weight) @ keys.mT
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda weight: partial(lambda w, queries, keys: (queries * w) @ keys.mT, weight),
+        lambda weight: Holder(weight).score,
+        lambda weight: lambda queries, keys, w=weight: (queries * w) @ keys.mT,
+        lambda weight: lambda queries, keys: (queries * [weight][0].view(1, -1)) @ keys.mT,
+    ],
+    ids=["partial", "method", "default", "view"],
+)
+def test_what_a_function_reads_is_known_however_it_got_hold_of_it(function):
+    weight = torch.randn(3)
+    view = weigh(*three(), score=Custom(function(weight)))
+    view.entropy()
+    weight.mul_(3.0)
+    with pytest.raises(ViewExpired, match="what the function of Custom reads"):
+        view.entropy()
+
+
+def test_functions_that_name_each_other_or_what_is_not_there_yet_have_views():
+    def one(queries, keys):
+        return queries @ keys.mT if keys.ndim else other(queries, keys)
+
+    def other(queries, keys):
+        return one(queries, keys) if keys.ndim else later
+
+    assert weigh(*three(), score=Custom(one)).entropy().isfinite().all()
+    later = None
+
+
+def test_a_view_of_a_step_of_generation_outlives_the_next_steps():
+    layer, tokens, cache = nn.MultiHeadAttention(16, 4, batch_first=True), torch.randn(1, 5, 16), nn.LayerCache()
+    with torch.no_grad():
+        steps = [tokens[:, place : place + 1] for place in range(5)]
+        views = [layer.weigh(step, step, step, cache=cache) for step in steps]
+        _, weights = layer(tokens, tokens, tokens, mask=Causal(), average_attn_weights=False)
+    for place, view in enumerate(views):
+        torch.testing.assert_close(view.dense(), weights[..., place : place + 1, : place + 1])

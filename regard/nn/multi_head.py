@@ -271,6 +271,9 @@ class MultiHeadAttention(ProjectedHeads):
             keys = keys if self.rotary is None else self.rotary(keys, start)
             if cache is not None:
                 keys, values = cache.extend(keys, values)
+                if view:
+                    # A cache writes behind what is seen here: for a view that is no change, so it is not counted.
+                    keys, values = (each if each.requires_grad else each.data for each in (keys, values))
         queries = queries if self.rotary is None else self.rotary(queries, start)
         if cache is not None:
             cache.advance(queries.shape[-2])
