@@ -108,11 +108,9 @@ def check_source(source: Tensor, padding: Tensor | None, vocabulary: int | None 
     if padding is None:
         return
     if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
-        got = padding.dtype if isinstance(padding, Tensor) else type(padding).__name__
-        raise DtypeError(
-            f"Padding must be bool, True where there is no token: got {got}. "
-            f"Use torch.as_tensor(source_padding).bool()."
-        )
+        is_tensor = isinstance(padding, Tensor)
+        got, tensor = (padding.dtype, "source_padding") if is_tensor else (type(padding).__name__, "torch.tensor(...)")
+        raise DtypeError(f"Padding must be bool, True where there is no token: got {got}. Use {tensor}.bool().")
     if padding.shape != source.shape:
         raise ShapeError(
             f"`source` must be (batch, n), and padding the same: got {tuple(source.shape)} with padding "
