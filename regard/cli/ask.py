@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from regard.cli.named import RULES, SCORES, named_rule, named_score
 from regard.cli.options import in_options
 from regard.cli.standard_input import Line, standard_input
 from regard.errors import RegardError
-from regard.printable import on_one_line
 
 if TYPE_CHECKING:
     from regard.database import Database
@@ -140,7 +140,9 @@ def _print_found(
     for values in found:
         first = next(iter(values), None)
         cells = first.values() if isinstance(first, dict) and len(database.value_names) > 1 else [first]
-        write("\t".join("" if cell is None else on_one_line(str(cell)) for cell in cells) + "\n")
+        # A line for a query, a tab between cells: what stands in a cell besides is as it was written.
+        texts = ("" if cell is None else " ".join(re.split(r"\t|\r\n?|\n", str(cell))) for cell in cells)
+        write("\t".join(texts) + "\n")
         if len(values) > 1:
             log.print(f"{len(values):,} pairs have that key: this is the first.", style="dim")
     for note in database.notes:

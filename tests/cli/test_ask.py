@@ -182,6 +182,12 @@ def test_exact_prints_the_value_and_nothing_else(grades: str) -> None:
     assert several.stdout == "psychology\t70000\nphysics\t72500\n"
 
 
+def test_exact_keeps_the_blanks_of_a_cell(tmp_path: Path) -> None:
+    (path := tmp_path / "t.csv").write_text('k,v,w\na,"two  blanks","a\nline\tbreak"\nb,x,y\n')
+    result = ask(str(path), "-k", "k", "-v", "v", "-v", "w", "--exact", "a")
+    assert result.stdout == "two  blanks\ta line break\n"
+
+
 def test_exact_says_on_stderr_that_there_are_more(grades: str) -> None:
     result = ask(grades, "-k", "major", "-v", "name", "--exact", "physics")
     assert result.stdout == "Jane Roe\n"
