@@ -83,7 +83,7 @@ def _named(problem: AttentionProblem, score: bool) -> Iterator[tuple[str, Tensor
             tensors = (*module.named_parameters(), *module.named_buffers())
             yield from ((f"`{of}.{name}`", each) for name, each in tensors)
     if problem.mask is not None:
-        yield from (("a tensor of the mask", each) for each in problem.mask.tensors())
+        yield from (("a tensor of the mask", each) for each in (*problem.mask.tensors(), *_read_by_mask(problem)))
     yield from (("a tensor of the score", each) for each in problem.form.tensors())
     if captures:
         yield from (("what the function of Custom reads", each) for each in _read_by(problem.form))
@@ -96,9 +96,24 @@ def _read_by(form: Form) -> Iterator[Tensor]:
             yield from _read_by(term)
     elif isinstance(form, CustomForm) and form.left.shape[-2] and form.right.shape[-2]:
         pair = form.narrow(range(1), range(1))
-        with torch.no_grad(), _Reading(pair.left, pair.right) as reading:
-            pair.function(pair.left, pair.right)
-        yield from reading.found.values()
+        yield from _read_in(pair.function, pair.left, pair.right)
+
+
+def _read_by_mask(problem: AttentionProblem) -> Iterable[Tensor]:
+    """The tensors that a mask reads, one that is a function of a user's too; found in the same way."""
+    grid, mask = problem.grid, problem.mask
+    if mask is None or not grid.n_queries or not grid.n_keys:
+        return ()
+    first = torch.zeros(1, 1, dtype=torch.long, device=grid.device)
+    return _read_in(lambda rows, columns: mask.allows(rows, columns, grid), first, first.clone())
+
+
+def _read_in(function: Callable[[Tensor, Tensor], Any], left: Tensor, right: Tensor) -> Iterable[Tensor]:
+    """The tensors that a call reads besides those given."""
+    reading = _Reading(left, right)
+    with torch.no_grad(), reading:
+        function(left, right)
+    return reading.found.values()
 
 
 class _Reading(TorchFunctionMode):

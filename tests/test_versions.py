@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard import Additive, Allowed, Bias, Causal, Custom, Dot, ScaledDot, Softmax, nn, weigh
+from regard import Additive, Allowed, Bias, Causal, Custom, Dot, ScaledDot, Softmax, Where, nn, weigh
 from regard.errors import RegardError, ViewExpired
 
 READINGS = {
@@ -203,6 +203,15 @@ def test_what_a_function_reads_is_known_however_it_got_hold_of_it(function):
     weight.mul_(3.0)
     with pytest.raises(ViewExpired, match="what the function of Custom reads"):
         view.entropy()
+
+
+def test_what_the_function_of_a_mask_reads_expires_a_view():
+    blocks = torch.tensor([0, 0, 0, 1, 1, 1])
+    view = weigh(*three(), mask=Where(lambda row, column: blocks[row] == blocks[column]))
+    view.entropy()
+    blocks[0] = 1
+    with pytest.raises(ViewExpired, match="a tensor of the mask"):
+        view.dense()
 
 
 def test_functions_that_name_each_other_or_what_is_not_there_yet_have_views():
