@@ -23,7 +23,8 @@ class Asked:
     """The queries of a partial, and their version then: who changes them in place later asks something else."""
 
     def __init__(self, queries: Tensor) -> None:
-        self.queries = queries.detach()
+        # Nobody counts changes of an inference tensor: a copy has none.
+        self.queries = queries.clone() if queries.is_inference() else queries.detach()
         self.version = _version(queries)
 
     def check(self, other: Asked) -> None:

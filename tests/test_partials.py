@@ -245,3 +245,13 @@ def test_parts_of_equal_queries_merge_from_another_process_too():
         queries = q + 0.0
         merging = partial(queries, k[:5], v[:5]).merge(partial(queries, k[5:], v[5:]))
         torch.testing.assert_close(merging.finish()[:, 2:], whole, equal_nan=True)
+
+
+@torch.inference_mode()
+def test_inference_tensors_that_changed_are_other_queries():
+    queries, keys = torch.randn(5, 3), torch.randn(7, 3)
+    before, same = partial(queries, keys, keys), partial(queries, keys, keys)
+    assert before.merge(same).finish().shape == (5, 3)
+    queries.mul_(2)
+    with pytest.raises(EngineRefusal, match="same queries"):
+        before.merge(partial(queries, keys, keys))
