@@ -359,3 +359,7 @@ def test_transforms_that_are_compiled():
     torch.testing.assert_close(compiled(torch.vmap(function))(*tensors), function(*tensors))
     gradient = torch.func.grad(lambda *each: function(*each).sum())
     torch.testing.assert_close(compiled(gradient)(*tensors), gradient(*tensors))
+
+
+def test_statistics_that_a_compiled_call_kept_are_taken_by_kernels() -> None:
+    check(three(80, 80), weights=Entmax(1.5))

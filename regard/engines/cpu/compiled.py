@@ -91,9 +91,9 @@ class Compiled:
             way, statistics = self._chosen(index), tuple(inner)
         if isinstance(program.problem.weights, OneHot):
             statistics = (torch.zeros(1, 1, **FLOATS), torch.ones(1, 1, **FLOATS))
-        peak, total = (
-            each.expand(*grid.batch_shape, grid.n_queries, 1).reshape(rows).contiguous() for each in statistics[:2]
-        )
+        shape = (*grid.batch_shape, grid.n_queries, 1)
+        # A compiled call keeps statistics side by side, and kernels take what lies together.
+        peak, total = (each.expand(shape).reshape(rows).contiguous() for each in statistics[:2])
         if program.rule == codes.ENTMAX:
             facts = Facts(peak.float(), total.double(), delta, gradient)
         else:
