@@ -57,7 +57,7 @@ def standard_input(names: Sequence[str]) -> list[Line]:
         with suppress(OptionError):
             by_delimiter[delimiter] = _records(text, delimiter)
     for records in by_delimiter.values():
-        first = next(place for place, (_, cells) in enumerate(records) if not _is_blank(cells))
+        first = next((place for place, (_, cells) in enumerate(records) if not _is_blank(cells)), 0)
         header = [cell.strip() for cell in records[first][1]]
         if set(names) <= set(header):
             places = [header.index(name) for name in names]

@@ -182,6 +182,13 @@ def test_exact_prints_the_value_and_nothing_else(grades: str) -> None:
     assert several.stdout == "psychology\t70000\nphysics\t72500\n"
 
 
+def test_a_query_of_nothing_in_quotes_is_a_blank_one(grades: str) -> None:
+    blank, quoted = (ask(grades, "-k", "gpa", "-v", "salary", "-", text=text) for text in ("3.5\n\n", '3.5\n""\n'))
+    assert quoted.stdout == blank.stdout
+    alone = ask(grades, "-k", "gpa", "-v", "salary", "-", text='""\n')
+    assert alone.exception is None or isinstance(alone.exception, SystemExit)
+
+
 def test_exact_keeps_the_blanks_of_a_cell(tmp_path: Path) -> None:
     (path := tmp_path / "t.csv").write_text('k,v,w\na,"two  blanks","a\nline\tbreak"\nb,x,y\n')
     result = ask(str(path), "-k", "k", "-v", "v", "-v", "w", "--exact", "a")
