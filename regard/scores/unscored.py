@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from regard.scores.form import CustomForm, DotForm, Form, Step, SumForm
+from regard.scores.steps import Scale
 
 
 def without_scores(form: Form) -> Form:
@@ -19,8 +20,11 @@ def without_scores(form: Form) -> Form:
     # Sums of nothing, which have a gradient.
     nothing = [each[..., :0].sum().to(left.dtype) for each in tensors if each.requires_grad]
     zeros = left.new_zeros(*form.batch_shape, n_queries, 1)
-    plain = DotForm(sum(nothing, start=zeros), right.new_zeros(n_keys, 1), steps=tuple(steps))
-    return SumForm(terms=(plain, *functions)) if functions else plain
+    # What does not exclude counts for nothing: several large biases would add up to −inf.
+    forget = Scale(left.new_zeros(1, 1))
+    between = [each for step in steps for each in (step, forget)][: None if functions else -1]
+    plain = DotForm(sum(nothing, start=zeros), right.new_zeros(n_keys, 1), steps=tuple(between))
+    return SumForm(terms=(plain, *(each.then(forget) for each in functions))) if functions else plain
 
 
 def _parts(form: Form) -> tuple[Tensor, Tensor, list[CustomForm], list[Step]]:

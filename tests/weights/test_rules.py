@@ -220,6 +220,15 @@ def test_uniform_counts_every_allowed_key_though_its_score_overflows(score, engi
     torch.testing.assert_close(output, torch.full((2, 1), 7.5))
 
 
+@pytest.mark.parametrize("engine", UNSCORED)
+def test_uniform_counts_every_allowed_key_though_its_biases_add_up_to_infinity(engine):
+    low = Bias(torch.tensor([[-3e38, -torch.inf, -3e38]]))
+    values = torch.tensor([[3.0], [6.0], [12.0]])
+    score = Dot() + low + low
+    output = attend(torch.ones(2, 2), torch.ones(3, 2), values, score=score, weights=Uniform(), engine=UNSCORED[engine])
+    torch.testing.assert_close(output, torch.full((2, 1), 7.5))
+
+
 def test_uniform_asks_a_function_of_your_own_whom_it_excludes():
     score = Custom(lambda q, k: torch.where(k.mT > 1, q @ k.mT, -torch.inf)) + Dot()
     keys = torch.tensor([[1.0], [2.0], [3.0]])
