@@ -88,6 +88,9 @@ def reads_one_set_of_weights(case: Case) -> None:
     demand(dense.dtype == reading(case), f"dense is {dense.dtype}")
     scale = max(float(expected.weights.abs().max()), 1.0) if expected.weights.numel() else 1.0
     slack = 64 * torch.finfo(torch.float32 if case.dtype != torch.float64 else torch.float64).eps
+    # Below the limit from which on all readings share a strip, scores may be rounded otherwise in each.
+    size = expected.scored.size
+    slack *= max(1.0, min(float(size.max()), 4096.0)) if size.numel() and case.dtype == torch.float64 else 1.0
     if is_convex(case) and not overflows(case, expected):
         total = dense.double().sum(-1)
         wanted = (expected.weights.sum(-1) > 0).double()
@@ -196,6 +199,8 @@ def refuses_parts_of_other_queries(case: Case) -> None:
     call = make_call(case, grad=False)
     options = {"score": call.score, "weights": call.weights, "mask": call.mask}
     one = regard.partial(*call.tensors, **options)
+    if torch.equal(call.queries * 2 + 1, call.queries):
+        return
     other = regard.partial(call.queries * 2 + 1, call.keys, call.values, **options)
     try:
         one.merge(other).finish()

@@ -12,6 +12,9 @@ from fuzz.cases import Case
 from fuzz.expected import Expected
 from fuzz.objects import Call
 
+MARGIN = 4
+NOTHING = 1e-16  # what sums of ordinary numbers may leave where nothing should be
+
 
 class Broken(AssertionError):
     """A promise that did not hold."""
@@ -28,7 +31,8 @@ def gradients_of(call: Call, output: Tensor, gradient: Tensor) -> dict[str, Tens
 
 
 def compare(name: str, got: Tensor, expected: Expected, known: Tensor | None = None) -> None:
-    wanted, allowed = expected.exact[name], expected.allowed[name]
+    # What was measured on a few samples of rounding may be less than the worst.
+    wanted, allowed = expected.exact[name], MARGIN * expected.allowed[name] + NOTHING
     demand(tuple(got.shape) == tuple(wanted.shape), f"{name} is {tuple(got.shape)}, not {tuple(wanted.shape)}")
     off = (got.double() - wanted).abs()
     off = torch.where(torch.ones_like(off, dtype=torch.bool) if known is None else known.expand(off.shape), off, 0)
@@ -67,9 +71,13 @@ def raw_inside(case: Case) -> bool:
 
 
 def overflows(case: Case, expected: Expected) -> bool:
-    """Whether scores leave what the dtype of computation, or that of projections, can hold."""
+    """Whether scores leave what the dtype of computation, or of projections, can hold; towards 0, if divided by."""
     if case.rule.kind == "uniform":
         return False
+    if case.rule.kind == "proportional" and case.dtype != torch.float64:
+        allowed = torch.where(expected.scored.blocked, 0, expected.scored.scores)
+        if bool((allowed.abs().amax(-1) < 1e-30).any()):
+            return True
     projected = case.dtype == torch.float16 and bool(case.parameters)
     limit = 1e4 if projected else 1e290 if case.dtype == torch.float64 else 1e36
     size = expected.scored.size
