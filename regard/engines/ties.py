@@ -6,6 +6,7 @@ end otherwise than those before. So where a choice is decided by no more than ro
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -190,24 +191,52 @@ def _is_close(scores: Tensor, columns: Tensor, k: int, form: Form) -> bool:
 def _levelled(scores: Tensor, columns: Tensor, first: Tensor, form: Form) -> Tensor:
     """The scores, with the largest of theirs for equal keys that are allowed; gradients are as before.
 
-    Where positions count, equal keys may have different scores: those that differ by more than rounding stay.
+    Where positions count, equal keys have equal scores before them: those are levelled, so that what a bias or a
+    distance means is heard, however small it is.
     """
     (chosen,) = _paired(first)[columns].nonzero(as_tuple=True)
     plain = scores.detach()
     some = plain.index_select(-1, chosen)
-    names, groups = first[..., columns[chosen]].unique(return_inverse=True)
-    groups = groups.unsqueeze(-2).expand(some.shape)
-    peaks = some.new_full((*some.shape[:-1], len(names)), -torch.inf).scatter_reduce(-1, groups, some, "amax")
-    level = peaks.gather(-1, groups)
-    alike = some > -torch.inf
     if is_positional(form):
-        best, place = plain.max(-1, keepdim=True)
-        alike = alike & (some >= level - rounding_of(form, best, columns[place]))
-    even = plain.index_copy(-1, chosen, torch.where(alike, level, some))
+        level = _level_before_steps(some, columns[chosen], first, form)
+        if level is None:
+            return scores
+    else:
+        level = _level(some, first[..., columns[chosen]])
+    even = plain.index_copy(-1, chosen, torch.where(some > -torch.inf, level, some))
     if not scores.requires_grad:
         return even
     moved = even != plain
     return torch.where(moved, even + (torch.where(moved, scores, 0) - torch.where(moved, plain, 0)), scores)
+
+
+def _level(scores: Tensor, first: Tensor) -> Tensor:
+    """The largest score among equal keys: `(..., n_queries, n_keys)`, with the first of the equals `(..., n_keys)`."""
+    names, groups = first.unique(return_inverse=True)
+    groups = groups.unsqueeze(-2).expand(scores.shape)
+    peaks = scores.new_full((*scores.shape[:-1], len(names)), -torch.inf).scatter_reduce(-1, groups, scores, "amax")
+    return peaks.gather(-1, groups)
+
+
+def _level_before_steps(scores: Tensor, keys: Tensor, first: Tensor, form: Form) -> Tensor | None:
+    """What the steps make of equal scores of equal keys; None where positions count before the steps, too.
+
+    Args:
+        scores: Of some keys, `(..., n_queries, n)`.
+        keys: Which those are.
+        first: As for all keys.
+        form: Of all keys.
+    """
+    bare = dataclasses.replace(form, steps=())
+    if is_positional(bare):
+        return None
+    with torch.no_grad():
+        form = form.narrow(range(scores.shape[-2]), keys).to(scores.dtype)
+        before = bare.narrow(range(scores.shape[-2]), keys).to(scores.dtype).scores().expand(scores.shape)
+        level = _level(before, first[..., keys])
+        for step in form.steps:
+            level = step(level)
+    return level.expand(scores.shape)
 
 
 def _paired(first: Tensor) -> Tensor:

@@ -197,3 +197,16 @@ def test_a_recording_has_the_keys_that_were_chosen(rule):
         _, weights = layer(tokens, tokens, tokens, average_attn_weights=False)
     torch.testing.assert_close(recording[0].dense(), weights)
     torch.testing.assert_close(recording[0].received(), weights.sum(-2))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("rule", [OneHot(), TopK(1)], ids=["one-hot", "top-1"])
+def test_a_small_bias_among_equal_keys_is_heard(rule, engine):
+    queries, keys = torch.tensor([[1000.0, 0.0]]), torch.tensor([[0.0, 1000.0]]).repeat(4, 1)
+    values = torch.arange(4.0)[:, None]
+    for bias, best in (([0, 0.9, 0, 0], 1.0), ([0, 1e-3, 0, 1e-3], 1.0), ([-1e-3, -1e-3, -1e-3, 0], 3.0)):
+        score = Dot() + Bias(torch.tensor([bias]))
+        assert attend(queries, keys, values, score=score, weights=rule, engine=ENGINES[engine]).item() == best
+    far = torch.tensor([[30.0, 0.0]]), torch.tensor([[0.0, 30.0]]).repeat(4, 1), values
+    score = Dot() + Alibi(-1e-4, align=0)
+    assert attend(*far, score=score, weights=rule, engine=ENGINES[engine]).item() == 3.0
