@@ -18,6 +18,9 @@ WORTHWHILE = 2**16
 FARTHEST = 128.0
 """How many bandwidths a coordinate may be from the centre: rounding it moves a score of 1 by 8e-6 then."""
 
+LARGEST = 1e12
+"""By how much a bandwidth may be larger or smaller than 1: beyond, its square is no float32."""
+
 FARTHEST_EXACT = 4096.0
 """The same where nothing is rounded: squares still fit, and near rows keep their digits."""
 
@@ -47,7 +50,9 @@ class Factors:
         nothing = torch.zeros(dim, dtype=torch.float64)
         if type(score) is Gaussian:
             bandwidth = torch.as_tensor(score.bandwidth, dtype=torch.float64).detach()
-            return cls(factor * bandwidth.expand(dim) ** -2, nothing)
+            distances = factor * bandwidth.expand(dim) ** -2
+            fits = (distances > 0) & distances.isfinite()
+            return cls(distances, nothing) if bool(fits.all()) else None
         if type(score) is Equal and dim == 1:
             return cls(nothing, nothing + factor)
         if isinstance(score, Scaled) and score.factor >= 0:
@@ -98,6 +103,8 @@ class Narrow:
         exact = self.exact & (narrow == shifted).all(0)
         reach = torch.maximum(self.farthest, shifted.abs().amax(0)) * factors.distances.sqrt()
         good = (exact & (reach <= FARTHEST_EXACT)) | ((reach <= FARTHEST) & (factors.matches == 0))
+        size = factors.distances.sqrt()
+        good &= (size == 0) | ((size > 1 / LARGEST) & (size < LARGEST))
         return narrow if bool(good.all()) else None
 
     def pooled(self, queries: Tensor, factors: Factors, values: Tensor) -> Tensor:

@@ -63,11 +63,12 @@ class ValuePool:
 
     @cached_property
     def _centred(self) -> dict[int, tuple[Tensor, Tensor, float, Tensor]]:
-        """For each quantity: its numbers in standard deviations from the mean, that deviation, a unit, the mean in it.
+        """For each quantity: its numbers in deviations from the median, that deviation, a unit, the median in it.
 
         The unit is 1, but for numbers so large or small that their sums or squares do not fit.
 
-        Squares of what is far from 0 (a year, a timestamp) would lose the digits that the spread is made of.
+        Squares of what is far from 0 (a year, a timestamp) would lose the digits that the spread is made of. And one
+        entry of 999999999 moves the mean far from all others, not the median.
         """
         centred = {}
         for place, column in enumerate(self.columns):
@@ -75,20 +76,20 @@ class ValuePool:
                 numbers = column.numbers[self.rows].double()
                 unit = safe_unit(numbers)
                 numbers = numbers / unit
-                centre = numbers.mean(0) if len(numbers) else torch.zeros(column.dim, dtype=torch.float64)
-                scale = (numbers - centre).square().mean(0).sqrt() if len(numbers) else torch.ones_like(centre)
+                centre = numbers.median(0).values if len(numbers) else torch.zeros(column.dim, dtype=torch.float64)
+                scale = numbers.std(0, correction=0) if len(numbers) else torch.ones_like(centre)
                 scale = torch.where(scale > 0, scale, 1)
                 centred[place] = ((numbers - centre) / scale, scale * unit, unit, centre)
         return centred
 
     @cached_property
     def matrix(self) -> Tensor:
-        """A column of ones for the total weight, then v, z and z² of each quantity: `(n_rows, 1 + 3 · dims)`."""
+        """Ones for the total weight, then v − median, z and z² of each quantity: `(n_rows, 1 + 3 · dims)`."""
         parts = [torch.ones(len(self.rows), 1, dtype=torch.float64)]
-        for place, (centred, _, unit, _) in self._centred.items():
+        for place, (centred, _, unit, centre) in self._centred.items():
             column = self.columns[place]
             assert isinstance(column, Quantity)
-            parts += [column.numbers[self.rows].double() / unit, centred, centred.square()]
+            parts += [column.numbers[self.rows].double() / unit - centre, centred, centred.square()]
         return torch.cat(parts, dim=-1)
 
     @cached_property
@@ -120,9 +121,9 @@ class ValuePool:
         total = sums[:, :1]
         squares, sums = sums[:, 1] / total.squeeze(-1).square(), sums[:, 2:] / total
         parts = [torch.ones_like(total)]
-        for centred, scale, unit, centre in self._centred.values():
+        for centred, scale, unit, _ in self._centred.values():
             first, second, sums = sums.tensor_split((centred.shape[-1], 2 * centred.shape[-1]), dim=-1)
-            parts += [centre + first * (scale / unit), first, second]
+            parts += [first * (scale / unit), first, second]
         return torch.cat(parts, dim=-1), squares
 
     def targets(self, rows: Tensor) -> Tensor | None:
@@ -131,7 +132,7 @@ class ValuePool:
         for place, column in enumerate(self.columns):
             if isinstance(column, Quantity):
                 numbers = self._centred[place][0][rows]
-                parts.append(numbers / numbers.shape[-1] ** 0.5)
+                parts.append((numbers - numbers.mean(0)) / numbers.shape[-1] ** 0.5)
             elif isinstance(column, CategoryColumn):
                 codes = column.codes[self.rows[rows]]
                 distinct, counts = torch.unique(codes, return_counts=True)
@@ -162,7 +163,7 @@ class ValuePool:
         for place, column in enumerate(self.columns):
             if isinstance(column, Quantity):
                 stop = start + 3 * column.dim
-                by_column.append(self._quantity(place, column, pooled[:, start:stop], view.kind))
+                by_column.append(self._quantity(place, column, pooled[:, :1], pooled[:, start:stop], view.kind))
                 start = stop
             elif isinstance(column, CategoryColumn):
                 by_column.append(self._category(column, view))
@@ -171,15 +172,17 @@ class ValuePool:
                 by_column.append([Summary(column.entries[int(self.rows[row])]) for row in best])
         return [(each, [column[query] for column in by_column]) for query, each in enumerate(weights)]
 
-    def _quantity(self, place: int, column: Quantity, pooled: Tensor, kind: str) -> list[Summary]:
-        values, first, second = (pooled[:, part * column.dim : (part + 1) * column.dim] for part in range(3))
+    def _quantity(self, place: int, column: Quantity, total: Tensor, pooled: Tensor, kind: str) -> list[Summary]:
+        apart, first, second = (pooled[:, part * column.dim : (part + 1) * column.dim] for part in range(3))
+        _, scale, unit, centre = self._centred[place]
+        # A sum of large values would lose digits that their differences have.
+        means = (apart + centre * total) * unit
         spreads: list[Any] = [None] * len(pooled)
         if kind in SUM_TO_ONE:
             variance = second - first.square()
             noise = 64 * torch.finfo(torch.float64).eps * second
-            deviations = torch.where(variance > noise, variance, 0).sqrt() * self._centred[place][1]
+            deviations = torch.where(variance > noise, variance, 0).sqrt() * scale
             spreads = [column.spread(each) for each in deviations]
-        means = values * self._centred[place][2]
         return [Summary(column.mean(mean), spread) for mean, spread in zip(means, spreads, strict=True)]
 
     def _category(self, column: CategoryColumn, view: WeightsView) -> list[Summary]:

@@ -401,3 +401,18 @@ def test_the_rows_that_are_not_listed_weigh_what_they_weigh_whatever_the_sign():
     everything = sum(-((key - 2.0) ** 2) / 2 for key in (1.0, 2.0, 3.0, 4.0))
     assert part.rest == pytest.approx(everything - sum(row.weight for row in part.rows))
     assert part.rest < 0
+
+
+@pytest.mark.parametrize("outlier", [1e9, 1e15])
+def test_an_entry_that_has_no_weight_does_not_touch_the_spread(outlier: float) -> None:
+    keys, values = [*range(10), 1000.0], [3.0, 1, 4, 1, 5, 9, 2, 6, 5, 3, outlier]
+    answer = Database(keys, values).attend(5.0, score=Gaussian(1.0))
+    plain = Database(keys[:-1], values[:-1]).attend(5.0, score=Gaussian(1.0))
+    assert answer.value == pytest.approx(plain.value, rel=1e-9)
+    assert answer.std == pytest.approx(plain.std, rel=1e-6)
+
+
+def test_an_average_of_large_numbers_lies_among_them() -> None:
+    values = [1e15 + place % 9 for place in range(3000)]
+    answer = Database([place / 3000 for place in range(3000)], values).attend(0.5, score=Gaussian(0.5))
+    assert answer.value == pytest.approx(1e15 + 4, abs=0.3)

@@ -108,3 +108,14 @@ def test_rows_of_one_value_have_no_spread_and_average_to_it() -> None:
         answer = database.attend([query] * 4, score=Gaussian(0.05))[0]
         assert answer.value == pytest.approx(value, abs=1e-9)
         assert answer.std == 0.0
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-20, 1e20, 1e30, 1e290])
+def test_bandwidths_beyond_float32_are_weighed_in_float64(monkeypatch: pytest.MonkeyPatch, unit: float) -> None:
+    keys = drawn(ROWS)
+    database = Database((unit * keys).tolist(), 1000 * keys)
+    queries = [0.0, unit, 2 * unit, -unit]
+    found = database.attend(queries, score=Gaussian(0.5 * unit))
+    wanted = [database.attend(each, score=Gaussian(0.5 * unit)).value for each in queries]
+    assert found.values == pytest.approx(wanted, rel=1e-6)
+    assert not is_used(monkeypatch, database, queries, Gaussian(0.5 * unit))
