@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
@@ -19,6 +19,9 @@ from regard.errors import ViewExpired
 from regard.problem import AttentionProblem
 from regard.scores.form import CustomForm, Form, SumForm
 from regard.tracing import is_tracing
+
+# How many numbers of a parameter are compared at most.
+COMPARED = 1 << 16
 
 
 class Versions:
@@ -30,16 +33,21 @@ class Versions:
     """
 
     def __init__(self, problem: AttentionProblem, *, score: bool = True) -> None:
-        found: dict[int, tuple[str, Tensor, int]] = {}
+        found: dict[int, tuple[str, Tensor, int, Tensor | None]] = {}
         for name, each in () if is_tracing() else _named(problem, score):
-            if not each.is_inference():
-                found.setdefault(id(each), (name, each, each._version))
+            if not each.is_inference() and id(each) not in found:
+                # Fused optimizers change parameters without counting: small ones are compared by their numbers.
+                small = isinstance(each, nn.Parameter) and each.numel() <= COMPARED and not each.is_meta
+                found[id(each)] = name, each, each._version, each.detach().clone() if small else None
         self._known = list(found.values())
 
     @property
     def changed(self) -> str | None:
         """What was changed in place; None if nothing was."""
-        return next((name for name, each, version in self._known if each._version != version), None)
+        for name, each, version, numbers in self._known:
+            if each._version != version or (numbers is not None and not _same(each.detach(), numbers)):
+                return name
+        return None
 
     def check(self) -> None:
         """Raise if something was changed in place."""
@@ -50,6 +58,11 @@ class Versions:
                 f"A view must have its inputs as they were: {name} was changed in place{by} after the view was made. "
                 f"Make the view again, or make it of a clone."
             )
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one shape have the same numbers, NaN being one."""
+    return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 def held(problem: AttentionProblem) -> AttentionProblem:

@@ -233,3 +233,16 @@ def test_a_view_of_a_step_of_generation_outlives_the_next_steps():
         _, weights = layer(tokens, tokens, tokens, mask=Causal(), average_attn_weights=False)
     for place, view in enumerate(views):
         torch.testing.assert_close(view.dense(), weights[..., place : place + 1, : place + 1])
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
+def test_a_step_of_a_fused_optimizer_is_noticed(kind):
+    score = regard.Additive(4, 4, 3)
+    queries, keys = torch.rand(6, 4), torch.rand(7, 4)
+    view = regard.weigh(queries, keys, keys, score=score)
+    view.entropy()
+    for each in score.parameters():
+        each.grad = torch.ones_like(each)
+    kind(score.parameters(), lr=0.1, fused=True).step()
+    with pytest.raises(ViewExpired, match=r"`score\..* was changed in place, as by a step of an optimizer"):
+        view.received()
