@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -122,9 +123,9 @@ def _read_by_mask(problem: AttentionProblem) -> Iterable[Tensor]:
 
 
 def _read_in(function: Callable[[Tensor, Tensor], Any], left: Tensor, right: Tensor) -> Iterable[Tensor]:
-    """The tensors that a call reads besides those given."""
+    """The tensors that a call reads besides those given; what it raises, it raises again when weights are read."""
     reading = _Reading(left, right)
-    with torch.no_grad(), reading:
+    with suppress(Exception), torch.no_grad(), reading:
         function(left, right)
     return reading.found.values()
 

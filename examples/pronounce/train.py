@@ -240,8 +240,9 @@ def main() -> None:
     asked = reads.parse_args()
     if asked.said and asked.begin:
         reads.error("--said and --begin have a plan each: take one after the other")
-    torch.backends.cuda.matmul.allow_tf32 = True
-    torch.backends.cudnn.allow_tf32 = True
+    if asked.device != "cpu":
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cudnn.allow_tf32 = True
 
     plan = (TAUGHT if asked.said else TUNED if asked.begin else ALONE)[asked.model]
     settings, recipe = plan.settings | asked.settings, replace(plan.recipe, **asked.recipe)
