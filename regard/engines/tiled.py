@@ -68,12 +68,15 @@ class Tiled(Engine):
         stream = Stream((problem,), self.tile_elements, self.kernels)
         rows, columns = stream.tile_shape
         batch = math.prod(grid.batch_shape)
-        tile = batch * rows * columns * (2 * problem.form.width + 3)
+        scores = batch * rows * columns
+        tile = scores * (2 * problem.form.width + 3)
         strip = 0 if isinstance(problem.weights, OnePass) else batch * rows * grid.n_keys
         per_row = batch * grid.n_queries * (problem.values.shape[-1] + 2)
-        # Blocks of rows are put together at the end, beside them; in half precision they are never the output itself.
+        # Blocks of rows are put together at the end, beside them and the last scores; in half precision they are never
+        # the output itself.
         half = problem.dtype.itemsize < 4
-        taken = (tile + strip + per_row if half else max(tile + strip, per_row)) * problem.compute_dtype.itemsize
+        together = tile + strip + per_row if half else max(tile + strip, scores + per_row)
+        taken = together * problem.compute_dtype.itemsize
         # Whether inputs are finite is asked first, and half precision is turned to float32 for it.
         inputs = (problem.queries, problem.keys, problem.values)
         looked_at = max(each.numel() for each in inputs) * 4 if half else 0

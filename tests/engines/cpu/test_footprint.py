@@ -20,7 +20,7 @@ def peak():
 CASES = {
     "half precision": ((8, 64, 64), (8, 8192, 64), torch.bfloat16, {}),
     "many rows": ((64, 8192, 16), (64, 128, 16), torch.float32, {}),
-    "additive": ((64, 128, 64), (64, 256, 64), torch.float32, {"score": regard.Additive(64, 64, 64)}),
+    "additive": ((256, 128, 64), (256, 256, 64), torch.float32, {"score": regard.Additive(64, 64, 64)}),
 }
 found = {}
 with torch.no_grad():
@@ -50,4 +50,4 @@ def test_the_bytes_of_a_plan_are_within_a_quarter_of_what_is_measured(child):
     exact = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "OMP_WAIT_POLICY": "PASSIVE"}
     ratios = json.loads(child(CODE, seconds=600, **exact))
     assert len(ratios) == 6
-    assert all(0.75 < ratio < 1.25 for ratio in ratios.values()), ratios
+    assert not {name: ratio for name, ratio in ratios.items() if not 0.75 < ratio < 1.25}
