@@ -39,7 +39,7 @@ CASES = {
 }
 
 _SCRIPT = """
-import sys, time, json, torch
+import glob, os, time, json, torch
 import regard
 from regard.engines import Tiled
 
@@ -70,6 +70,9 @@ while time.perf_counter() - begin < wait:
             kernels = time.perf_counter() - begin
             break
     time.sleep(0.1)
+for children in glob.glob("/proc/self/task/*/children"):  # who compiles on would slow the next case down
+    for child in open(children).read().split():
+        os.kill(int(child), 9)
 print(json.dumps({{"first": first, "used": used, "plain": plain, "kernels": kernels}}))
 """
 

@@ -290,6 +290,13 @@ assert not [line for line in os.popen("ps -o stat= --ppid %d" % os.getpid()) if 
 # What is asked for ----------------------------------------------------------------------------------------------------
 
 
+def test_nobody_compiles_for_one_who_has_ended_with_his_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "gone"))
+    monkeypatch.setattr(warming, "_step_back", lambda: pytest.fail("it begins to compile"))
+    warming.compile_in_background(["spans.pool_span"])
+    assert not (tmp_path / "gone").exists()
+
+
 def test_kernels_that_are_asked_for_are_waited_for(nothing_is_compiled):
     assert why_plain(problem(), kernels=True) is None
     assert why_plain(problem(n=3), kernels=True) is None
