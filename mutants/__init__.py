@@ -4,11 +4,10 @@
     python -m mutants --only "ties" dropout
     python -m mutants --list
 
-`promises.py` names each promise with the text that keeps it and the text that breaks it. A mutant is killed if a test
+`promises/` names each promise with the text that keeps it and the text that breaks it. A mutant is killed if a test
 fails, and survives if none does: then the promise has no test. A text that is no longer found, or found twice, is an
 error: the table cannot rot in silence.
 
-Tests are picked by coverage: one run of the suite under `python -m mutants --map` notes which tests reach which lines
-(`.mutants/map.json`, made anew when it is older than the sources or tests and `--map` is given). What compiled kernels
-run no tracer sees, so entries may name tests of their own, which run first.
+An entry names the tests that run first. For what survives them, `--map` runs the suite once under a tracer, which notes
+which tests reach which lines (`.mutants/map.json`), and tries those; what compiled kernels run no tracer sees.
 """
