@@ -14,7 +14,8 @@ SIZE = Sizes(batch=1, heads=1, n_queries=SIDE, n_keys=SIDE, dim=4, value_dim=4)
 @pytest.mark.parametrize("score", SCORES)
 def test_tiled_allocates_nothing_that_grows_with_the_pairs(score, rule):
     engine = Tiled(tile_elements=SIDE * SIDE // 5, kernels=False)
-    for mask in MASKS:
+    # A sixth of the masks for each pair: every score and every rule meets every mask.
+    for mask in list(MASKS)[(list(SCORES).index(score) + list(RULES).index(rule)) % 6 :: 6]:
         case = Case(score, rule, mask, size=SIZE)
         if case.expected_error or case.may_be_negative:
             continue
