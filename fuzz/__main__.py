@@ -44,8 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"{'':{width}}" + "".join(f"{outcome:>10}" for outcome in OUTCOMES))
         for check in checks:
             _say(f"{check:{width}}" + "".join(f"{tally.counts[check, outcome]:>10,}" for outcome in OUTCOMES))
-        for failure in tally.failures:
-            _say(str(failure))
         failed = failed or bool(tally.failures)
     return int(failed)
 

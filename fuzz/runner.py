@@ -61,7 +61,7 @@ def judge(kind: str, seed: int, every: bool = False) -> list[Outcome]:
 def run(
     kind: str, seeds: Iterable[int], seconds: float, processes: int = 1, say: Callable[[str], None] | None = None
 ) -> Tally:
-    """Cases of a kind, as many as there are seeds or for as long as was asked; a line a minute."""
+    """Cases of a kind, as many as there are seeds or for as long as was asked; a line a minute and a failure."""
     following = iter(seeds)
     tally, until, minute = Tally(), time.monotonic() + seconds, time.monotonic() + 60
     workers = [worker for _ in range(processes) if (worker := _Worker(kind, following)).give()]
@@ -70,7 +70,10 @@ def run(
         now = time.monotonic()
         for worker in list(workers):
             if worker.connection in ready or now - worker.since > CASE_SECONDS:
+                told = len(tally.failures)
                 worker.collect(tally)
+                for failure in tally.failures[told:] if say is not None else ():
+                    say(str(failure))
                 if now > until or not worker.give():
                     worker.stop()
                     workers.remove(worker)
