@@ -149,3 +149,16 @@ def test_a_query_that_may_look_nowhere_gets_zeros_and_sends_zero_gradient(engine
     assert not any(bool(each.any()) for each in grads)
     (to_queries,) = torch.autograd.grad(output.sum(), q)
     assert not to_queries[nowhere].any()
+
+
+@pytest.mark.parametrize("engine", ["reference", "tiled"])
+@pytest.mark.parametrize(
+    "rule", [regard.Softmax(), regard.Sigmoid(), regard.Entmax()], ids=lambda rule: type(rule).__name__
+)
+def test_an_infinite_key_whose_score_is_minus_infinity_sends_no_gradient_to_who_sees_it(engine, rule):
+    q, k, v = (torch.randn(6, 4, dtype=torch.float64) for _ in range(3))
+    q[:, 0], k[3] = -q[:, 0].abs(), torch.tensor([math.inf, 0, 0, 0])
+    leaves = [each.requires_grad_() for each in (q, k, v)]
+    attend(*leaves, weights=rule, mask=Causal(), engine=engine).sum().backward()
+    assert all(bool(each.grad.isfinite().all()) for each in leaves)
+    assert bool((k.grad[3] == 0).all())

@@ -163,6 +163,15 @@ def test_the_function_of_each_rule_is_the_rule(name):
     assert torch.equal(FUNCTIONS[name](scores, seen), RULES[name][0](scores, seen))
 
 
+def test_one_hot_takes_the_lowest_index_among_equal_scores_of_different_tiles():
+    # Every key scores 1, though no two are equal: only the index tells them apart.
+    keys = torch.eye(8, dtype=torch.float64)
+    queries, values = torch.ones(3, 8, dtype=torch.float64), torch.arange(8.0, dtype=torch.float64).unsqueeze(-1)
+    for engine in ("reference", Tiled(tile_elements=6, kernels=False)):
+        output = attend(queries, keys, values, score=regard.Dot(), weights=regard.OneHot(), engine=engine)
+        torch.testing.assert_close(output, torch.zeros(3, 1, dtype=torch.float64))
+
+
 def test_top_k_names_the_best_keys_lowest_first_among_equals():
     scores = torch.tensor([[1.0, 2.0, 2.0, 2.0], [5.0, -INF, -INF, 1.0], [0.0, 0.0, 0.0, 0.0]])
     expected = [[False, True, True, False], [True, False, False, True], [True, True, False, False]]
