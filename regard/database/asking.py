@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +21,7 @@ from regard.database.pairs import Pairs
 from regard.database.parts import Similarity
 from regard.database.precision import WORTHWHILE, Factors, Narrow, in_float32, is_possible
 from regard.database.queries import Query
-from regard.database.similarity import ScoreLike, check_options, similarity
+from regard.database.similarity import IGNORED, ScoreLike, check_options, ignored, similarity, without_quantities
 from regard.database.values import SUM_TO_ONE, Summary, Sums, ValuePool
 from regard.errors import OptionError
 from regard.scores import Equal
@@ -125,18 +126,38 @@ class Asker:
                 place
             )
         for asked, places in groups.items():
-            rows = self.rows(asked)
-            chosen = rows.similarity(asked, score, weights)
+            rows, chosen = self._similar(asked, score, weights)
+            if rows.columns != asked:  # what a query says of a column that is ignored must still be an entry of it
+                self.rows(asked).encode([queries[each] for each in places], scaled=False)
             step = rows.pool.block_size()
             for start in range(0, len(places), step):
                 block = places[start : start + step]
                 answers |= zip(block, self._answers([queries[each] for each in block], rows, chosen, top), strict=True)
         return [answers[place] for place in range(len(queries))]
 
+    def _similar(self, asked: tuple[int, ...], score: ScoreLike, weights: Weights | None) -> tuple[Rows, Similarity]:
+        """The rows that can answer queries that know the columns `asked`, and how.
+
+        A column that the data choose to ignore costs no rows: those without it are asked, too, as if nobody knew it.
+        """
+        rows = self.rows(asked)
+        chosen = rows.similarity(asked, score, weights)
+        off = [asked[place] for place in ignored(rows.encoding, score, lambda: rows.choice)]
+        heard = tuple(place for place in asked if place not in off)
+        if not off or len(self.pairs.complete_in(heard)) == len(rows):
+            return rows, chosen
+        if score is None and not any(isinstance(self.pairs.keys[place], Quantity) for place in heard):
+            more = self.rows(heard)
+            return more, without_quantities(more.encoding, rows.encoding, chosen, rows.choice)
+        more, chosen = self._similar(heard, score, weights)
+        return more, replace(
+            chosen, parts=(*chosen.parts, *(f"{self.pairs.keys[place].name}: {IGNORED}" for place in off))
+        )
+
     def average(self, top: int) -> Answer:
         """The answer in which every row weighs the same; it needs no keys."""
         rule = Uniform()
-        every = Similarity(Equal(), rule, scaled=False, text=f"every row alike · {rule}")
+        every = Similarity(Equal(), rule, scaled=False, parts=("every row alike",))
         return self._answers([(UNKNOWN,) * len(self.pairs.keys)], self.rows(()), every, top)[0]
 
     def _answers(self, queries: list[Query], asked: Rows, chosen: Similarity, top: int) -> list[Answer]:

@@ -42,7 +42,8 @@ class Database:
 
     Keys are numbers, dates, text, vectors, or anything that can be hashed; values may be anything at all. A row whose
     value is missing (None, NaN, NaT, an infinity, a number beyond floats), or its key in a column that the query asks
-    about, is left out of the weighted answer, and the answer says how many were; exact lookup still finds it.
+    about and that is not ignored, is left out of the weighted answer, and the answer says how many were; exact lookup
+    still finds it.
     A database is a snapshot: what is done to the tensors and lists later is not done to it.
 
     Args:

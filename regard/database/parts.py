@@ -43,15 +43,20 @@ class Similarity:
     Args:
         score, weights: what `attend` is given.
         scaled: whether keys and queries are in standard deviations or in their own units.
-        text: the same in words, for the answer.
+        parts: the score of each column in words, for the answer.
         floor: rows are similar only if the best score is above this.
     """
 
     score: Score
     weights: Weights
     scaled: bool
-    text: str
+    parts: tuple[str, ...]
     floor: float = -math.inf
+
+    @property
+    def text(self) -> str:
+        """How a question is answered, in words."""
+        return " · ".join([*self.parts, words(self.weights)])
 
 
 def part(score: Score, columns: list[int], text: str) -> Part:
@@ -93,8 +98,8 @@ def combined(encoding: Encoding, parts: Sequence[Part], weights: Weights | None,
         terms = [logarithm(each.score) if is_kernel(each.score) else each.score for each in parts]
         score = Sum(*(_seeing(term, each, encoding) for term, each in zip(terms, places, strict=True)))
         floor = _floor(parts, places)
-    text = [f"{joined(encoding, each.columns)}: {each.text}" for each in parts]
-    return Similarity(score, rule, scaled, sentence(text, rule), floor if ranks(rule) else -math.inf)
+    text = tuple(f"{joined(encoding, each.columns)}: {each.text}" for each in parts)
+    return Similarity(score, rule, scaled, text, floor if ranks(rule) else -math.inf)
 
 
 def _seeing(score: Score, places: list[int], encoding: Encoding) -> Score:
@@ -182,8 +187,3 @@ def joined(encoding: Encoding, places: Sequence[int]) -> str:
 def words(module: Score | Weights) -> str:
     """A score or a rule on one line."""
     return " ".join(str(module).split())
-
-
-def sentence(parts: Sequence[str], rule: Weights) -> str:
-    """How a question is answered, in words."""
-    return " · ".join([*parts, words(rule)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from regard.database.bandwidth import Choice, Widths, mixed_score
 from regard.database.columns import Column, Quantity, names
@@ -17,7 +18,6 @@ from regard.database.parts import (
     joined,
     part,
     ranks,
-    sentence,
     soft_equality,
     words,
 )
@@ -28,6 +28,8 @@ from regard.weights import Softmax, Weights
 
 FORGIVEN = 1e-6
 """What a mismatch weighs at least, where the question is whether any row is similar."""
+
+IGNORED = "ignored, as it does not help"
 
 ScoreLike = Score | Mapping[str, Score] | None
 
@@ -55,6 +57,27 @@ def similarity(
     return combined(encoding, [part(Equal(), categories, "Equal()")], weights, scaled=False)
 
 
+def ignored(encoding: Encoding, score: ScoreLike, choice: Callable[[], Choice]) -> list[int]:
+    """The places of the columns that the data chose not to compare; a column with a score of its own is none."""
+    if not any(isinstance(column, Quantity) for column in encoding.columns):
+        return []  # compared by equality, all of them
+    given = score if isinstance(score, Mapping) else {}
+    return [
+        place
+        for place, column in enumerate(encoding.columns)
+        if column.name not in given and (not isinstance(score, Score) or not isinstance(column, Quantity))
+        if _width_of(encoding, place, choice()) == (math.inf if isinstance(column, Quantity) else 1.0)
+    ]
+
+
+def without_quantities(encoding: Encoding, whole: Encoding, chosen: Similarity, choice: Choice) -> Similarity:
+    """What was chosen for the columns of `whole`, for those of `encoding`: its categories, where no quantity counts."""
+    columns = [whole.columns.index(column) for column in encoding.columns]
+    widths = Widths((), tuple(_width_of(whole, place, choice) for place in columns))
+    places = encoding.places_of([], range(len(columns)))
+    return replace(chosen, score=mixed_score(places, widths).to(encoding.dtype))
+
+
 def _chosen(
     encoding: Encoding, quantities: list[int], categories: list[int], weights: Weights | None, choice: Choice
 ) -> Similarity:
@@ -66,12 +89,13 @@ def _chosen(
     rule = weights or Softmax()
     text = [_default_text(encoding, place, choice) for place in [*quantities, *categories]]
     check_signs(rule, Gaussian(1.0), f"the default, {text[0]}")
-    text[len(quantities) - 1] += f", by {choice.method}" + _asked_of(encoding, choice)
+    heard = [place for place, width in enumerate(widths.bandwidths) if width < math.inf] or [len(quantities) - 1]
+    text[heard[-1]] += f", by {choice.method}" + _asked_of(encoding, choice)
     # Rows that differ in a category are still similar, however little they weigh beside rows that do not.
     best_possible = sum(-math.log(max(mismatch, FORGIVEN)) for mismatch in widths.mismatches)
     floor = best_possible - TOO_FAR**2 / 2 + choice.typical
     score = mixed_score(encoding.places_of(quantities, categories), widths).to(encoding.dtype)
-    return Similarity(score, rule, True, sentence(text, rule), floor if ranks(rule) else -math.inf)
+    return Similarity(score, rule, True, tuple(text), floor if ranks(rule) else -math.inf)
 
 
 def _given(
@@ -192,7 +216,7 @@ def _default_text(encoding: Encoding, place: int, choice: Choice) -> str:
     """The default score of one column, in words that could be typed back in: bandwidths in the column's own units."""
     column, width = encoding.columns[place], _width_of(encoding, place, choice)
     if width == (math.inf if isinstance(column, Quantity) else 1.0):
-        return f"{column.name}: ignored"
+        return f"{column.name}: {IGNORED}"
     if isinstance(column, Quantity):
         own = width * float(encoding.scale[encoding.coordinates[place][0]])
         return f"{column.name}: Gaussian(bandwidth={own:.3g}{' ' * bool(column.unit)}{column.unit})"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -281,6 +283,46 @@ def test_keys_that_are_not_asked_about_may_be_missing() -> None:
     assert database.attend({"x": 2.0}, weights=OneHot()).value == 20.0
     assert database.attend((2.0, "a"), weights=OneHot()).value == 10.0
     assert database.attend({"x": 2.0}, score={"x": Boxcar(1.0), "word": Equal()}).n_rows == 2
+
+
+def _with_holes(entries: Sequence[Any]) -> list[Any]:
+    return [None if place % 3 == 0 else entry for place, entry in enumerate(entries)]
+
+
+def test_a_key_that_is_ignored_costs_no_rows() -> None:
+    random = Random(0)
+    x, noise = [random.random() for _ in range(90)], [random.gauss(0, 1) for _ in range(90)]
+    database = Database({"x": x, "noise": _with_holes(noise)}, [3 * each + random.gauss(0, 0.2) for each in x])
+    both, alone = database.attend((0.5, 1.0)), database.attend({"x": 0.5})
+    assert "noise: ignored" in both.similarity
+    assert (both.value, both.std, both.n_rows, both.n_left_out) == (alone.value, alone.std, 90, 0)
+    assert database.attend((0.5, 1.0), weights=OneHot()).value == database.attend({"x": 0.5}, weights=OneHot()).value
+    with pytest.raises(OptionError, match="`noise` must be a finite number"):
+        database.attend((0.5, "loud"))
+
+
+def test_where_every_key_is_ignored_rows_without_any_are_asked_too() -> None:
+    random = Random(0)
+    noise, values = ([random.gauss(0, 1) for _ in range(90)] for _ in range(2))
+    database = Database(_with_holes(noise), values)
+    answer = database.attend(0.5)
+    assert "ignored" in answer.similarity
+    assert (answer.n_rows, answer.value) == (90, pytest.approx(database.average().value))
+
+
+def test_a_quantity_that_is_ignored_beside_a_category_costs_no_rows() -> None:
+    random = Random(0)
+    noise = [random.gauss(0, 1) for _ in range(90)]
+    words = [random.choice("abc") for _ in noise]
+    values = ["abc".index(word) + random.gauss(0, 0.2) for word in words]
+    for holes in (noise, _with_holes(noise)):
+        answer = Database({"word": words, "noise": holes}, values).attend(("b", 1.0))
+        assert "noise: ignored" in answer.similarity
+        assert answer.n_rows == 90
+        assert answer.value == pytest.approx(1.0, abs=0.1)
+    given = Database({"word": words, "noise": _with_holes(noise)}, values).attend(("b", 1.0), score={"word": Equal()})
+    assert given.n_rows == 90
+    assert given.value == pytest.approx(1.0, abs=0.1)
 
 
 def test_softmax_on_text_weighs_a_mismatch_by_1_over_e() -> None:

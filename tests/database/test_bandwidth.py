@@ -96,14 +96,14 @@ def test_a_key_that_is_ignored_is_said_to_be_and_changes_no_answer() -> None:
     keys = uniform(200).flatten()
     database = Database({"x": keys, "noise": noise(200, 5).flatten()}, (6 * keys).sin() + 0.3 * noise(200).flatten())
     low, high = database.attend([(0.5, -2.0), (0.5, 2.0)])
-    assert "noise: ignored" in low.similarity
+    assert "by leave-one-out · noise: ignored, as it does not help · " in low.similarity
     assert low.value == high.value
 
 
 def test_where_every_key_is_ignored_the_answer_is_the_average() -> None:
     database = Database({"x": uniform(200).flatten()}, noise(200).flatten())
     answer = database.attend(0.5)
-    assert answer.similarity == "x: ignored, by leave-one-out · Softmax()"
+    assert answer.similarity == "x: ignored, as it does not help, by leave-one-out · Softmax()"
     assert answer.value == pytest.approx(database.average().value)
     assert answer.effective_rows == pytest.approx(200)
 

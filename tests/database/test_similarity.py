@@ -140,7 +140,7 @@ def test_the_default_can_be_typed_back_in(telling: Database) -> None:
 
 def test_a_column_that_is_ignored_stays_ignored_beside_a_score_for_another(mixed: Database) -> None:
     answer = mixed.attend((3.0, "a"), score={"x": Gaussian(1.0)})
-    assert answer.similarity == "x: Gaussian(bandwidth=1) · word: ignored · Softmax()"
+    assert answer.similarity == "x: Gaussian(bandwidth=1) · word: ignored, as it does not help · Softmax()"
     expected = {row: math.exp(-((x - 3) ** 2) / 2) for row, x in enumerate(X)}
     assert weights_of(mixed, (3.0, "a"), score={"x": Gaussian(1.0)}) == normalised(expected)
 
