@@ -23,6 +23,9 @@ LONGEST = 40
 HEAD = 4096
 """How many cells are tried first."""
 
+LONG = 2.0**63
+"""From here on no integers are numbers: floats would take neighbours for equal, and so many digits are a name."""
+
 INTEGER_WITH_ZERO = r"^[+-]?0[0-9]+$"
 NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 SIGNS = "$€£¥"
@@ -92,8 +95,8 @@ def _clean(cells: Any) -> Any:
     if cells.null_count == len(cells):
         return None
     array = _cast(cells, arrow.int64(), arrow.float64(), arrow.date32())
-    if array is None or (arrow.types.is_floating(array.type) and compute.any(compute.is_nan(array)).as_py()):
-        return None
+    if array is None or (arrow.types.is_floating(array.type) and not _all(compute.less(compute.abs(array), LONG))):
+        return None  # NaN is less than nothing
     coded = arrow.types.is_integer(array.type) and compute.any(compute.starts_with(cells, "0")).as_py()
     return None if coded and compute.any(_with_zeros(cells.filter(compute.starts_with(cells, "0")))).as_py() else array
 
@@ -169,6 +172,10 @@ def _numbers(name: str, present: Any, style: Style, notes: list[str]) -> Any:
         texts = compute.replace_substring(present, ",", ".")
     array = _cast(texts, arrow.int64(), arrow.float64())
     if array is None:
+        return None
+    if arrow.types.is_floating(array.type) and _all(compute.match_substring_regex(present, "^[+-]?[0-9]+$")):
+        long = compute.greater_equal(compute.abs(array), LONG)
+        notes.append(f"{name} is text, not numbers: some have too many digits, such as {_first(present.filter(long))}")
         return None
     coded = _with_zeros(present)
     if compute.any(coded).as_py():

@@ -42,6 +42,10 @@ class Column:
         """The kind of this column, in a word or two."""
         return self.kind
 
+    def notes(self, *, compared: bool) -> list[str]:
+        """What has to be said of its entries where they are keys, which are compared, or values."""
+        return []
+
 
 class Quantity(Column):
     """A column with a distance and a mean."""
@@ -57,6 +61,11 @@ class Quantity(Column):
     def dim(self) -> int:
         """How many numbers an entry has."""
         return int(self.numbers.shape[-1])
+
+    def notes(self, *, compared: bool) -> list[str]:
+        infinite = int(self.numbers.isinf().any(dim=-1).sum())
+        said = f"{self.name}: {infinite:,} {'is' if infinite == 1 else 'are'} infinite, taken as missing"
+        return [said] if infinite else []
 
     def encode(self, entry: Any) -> list[float]:
         """An entry, or a query, as numbers."""
@@ -106,6 +115,19 @@ class NumberColumn(Quantity):
         return float(numbers)
 
     spread = mean
+
+    def notes(self, *, compared: bool) -> list[str]:
+        equal = self._taken_as_equal() if compared else 0
+        near = "1 number is taken for another" if equal == 1 else f"{equal:,} numbers are taken for others"
+        said = f"{self.name}: beyond 2⁵³ {near} nearby; exact lookup tells them apart"
+        return [*super().notes(compared=compared), *([said] if equal else [])]
+
+    def _taken_as_equal(self) -> int:
+        """By how many there are more numbers than floats that stand for them."""
+        large = (self.numbers.abs() >= 2**53).flatten() & ~self.missing
+        floats = self.numbers[large].unique()
+        rows: list[int] = large.nonzero().flatten().tolist() if len(floats) < int(large.sum()) else []
+        return len({plain(self.entries[row]) for row in rows}) - len(floats) if rows else 0
 
     def _example(self) -> Any:
         shown = [self.entries[row] for row in (~self.missing).nonzero()[:1].flatten().tolist()]

@@ -124,7 +124,7 @@ class Database:
         """
         pairs = read_table(table, key, value, index)
         keys = by_meaning(pairs.keys, encoder)
-        return cls._of(Pairs(keys, pairs.values, pairs.index, pairs.index_name, pairs.notes))
+        return cls._of(Pairs(keys, pairs.values, pairs.index, pairs.index_name, pairs.said))
 
     @property
     def key_names(self) -> list[str]:
@@ -267,7 +267,7 @@ class Database:
             'John Doe'
         """
         pairs = self._pairs
-        return self._of(Pairs(pairs.values, as_given(pairs.keys), pairs.index, pairs.index_name, pairs.notes))
+        return self._of(Pairs(pairs.values, as_given(pairs.keys), pairs.index, pairs.index_name, pairs.said))
 
     def __repr__(self) -> str:
         return as_text(self._report())

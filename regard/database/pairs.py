@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ class Pairs:
         keys, values: columns of one length.
         index: the label of each row; rows are numbered from 0 if left out.
         index_name: what the labels are called.
-        notes: what was made of the table when it was read, for every answer to say.
+        said: what was made of the table when it was read.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class Pairs:
         values: tuple[Column, ...],
         index: Entries | None = None,
         index_name: str = "row",
-        notes: tuple[str, ...] = (),
+        said: tuple[str, ...] = (),
     ) -> None:
         n_keys, n_values = len(keys[0]), len(values[0])
         if n_keys != n_values:
@@ -52,7 +53,7 @@ class Pairs:
                 )
         self.keys, self.values = keys, values
         self.index, self.index_name = index, index_name
-        self.notes = notes
+        self.said = said
 
     def __len__(self) -> int:
         return len(self.keys[0])
@@ -61,6 +62,13 @@ class Pairs:
     def labels(self) -> Labels:
         """What everything is called."""
         return Labels(tuple(names(self.keys)), tuple(names(self.values)), self.index_name)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What was made of the table, and of its entries, for every answer to say."""
+        sides = (self.keys, True), (self.values, False)
+        found = [note for side, compared in sides for column in side for note in column.notes(compared=compared)]
+        return tuple(dict.fromkeys([*self.said, *found]))  # a column may be key and value
 
     def complete_in(self, keys: Sequence[int]) -> Tensor:
         """The rows in which none of those key columns is missing, and no value."""

@@ -29,6 +29,9 @@ GROUPED = 10_000
 
 SPREAD = "± is the standard deviation of the rows' values, by weight"
 
+PLAIN = 1e18
+"""Up to here numbers are written in digits, without an exponent."""
+
 ANY = object()
 """Stands for a part that a query leaves out."""
 
@@ -257,7 +260,7 @@ def shown(entry: Any, *, grouped: bool = False, longest: int = 4) -> str:
         comma = "," if grouped or abs(entry) >= GROUPED else ""
         if entry.is_integer() and abs(entry) < GROUPED:
             return f"{entry:{comma}.1f}"
-        if 1e5 <= abs(entry) < 1e15:
+        if 1e5 <= abs(entry) < PLAIN:
             return f"{entry:,.0f}"
         return f"{entry:{comma}.{6 if abs(entry) >= GROUPED else 5}g}"
     if isinstance(entry, datetime):
@@ -335,7 +338,7 @@ def _one_result(value: Any, std: Any, probabilities: Any, longest: int | None) -
     if probabilities:
         likely = [f"{shown(category)} {percent(share)}" for category, share in list(probabilities.items())[:3]]
         return ", ".join(likely) + (f", … ({len(probabilities)} in all)" if len(probabilities) > 3 else "")
-    if isinstance(value, float) and isinstance(std, float) and 0 < std < 1e15 and abs(value) < 1e15:
+    if isinstance(value, float) and isinstance(std, float) and 0 < std < PLAIN and abs(value) < PLAIN:
         # Digits that the spread drowns are left out.
         decimals = max(0, 1 - math.floor(math.log10(std)))
         return f"{value:,.{decimals}f} ± {std:,.{decimals}f}"

@@ -76,6 +76,16 @@ def test_numbers_with_zeros_before_them_are_text_and_said(tmp_path: Path) -> Non
     assert values(read(tmp_path, ["0", "0.5", "-0.25"])) == [0.0, 0.5, -0.25]
 
 
+def test_integers_with_more_digits_than_numbers_hold_are_text_and_said(tmp_path: Path) -> None:
+    long = ["12345678901234567890", "12345678901234567891", "5"]
+    database = read(tmp_path, long)
+    assert values(database) == long
+    assert database.notes == ("x is text, not numbers: some have too many digits, such as '12345678901234567890'",)
+    assert database.swap().attend(long[1]).value == database.swap().lookup(long[1]) == 1
+    assert values(read(tmp_path, [str(2**60 + 1), "1"])) == [2**60 + 1, 1]
+    assert values(read(tmp_path, ["12345678901234567890", "1.5"])) == [12345678901234567890.0, 1.5]
+
+
 @pytest.mark.parametrize(
     ("cells", "read_as", "note"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from datetime import date
@@ -203,3 +204,25 @@ def test_what_is_one_query_and_what_is_many_is_in_the_types() -> None:
     assert isinstance(rows.attend([{"x": 1.0}]), Answers)
     assert isinstance(Database([1.0, 2.0], [1.0, 2.0]).attend([{"key": 1.0}]), Answers)
     assert isinstance(Database([1.0, 2.0], [1.0, 2.0]).attend(1), Answer)
+
+
+def test_numbers_that_are_taken_for_others_are_said() -> None:
+    keys = [2**60, 2**60 + 1, 2**60 + 2, 2**61, 2**61, 1]
+    database = Database({"id": keys}, keys)
+    said = "id: beyond 2⁵³ 2 numbers are taken for others nearby; exact lookup tells them apart"
+    assert database.notes == database.attend(1).notes == (said,)
+    assert (
+        Database(torch.tensor([2**60, 2**60 + 1]), [1, 2])
+        .notes[0]
+        .startswith("key: beyond 2⁵³ 1 number is taken for another nearby;")
+    )
+    assert Database([2**60, 2**61, 2**61, 10**400, 3.5, None], [1] * 6).notes == (
+        "key: 1 is infinite, taken as missing",
+    )
+    assert Database([1, 2], {"id": keys[:2]}).notes == ()
+
+
+def test_infinities_are_said_to_be_missing() -> None:
+    database = Database({"x": [1.0, math.inf, -math.inf, None]}, {"y": [1.0, 2.0, 3.0, math.inf]})
+    assert database.notes == ("x: 2 are infinite, taken as missing", "y: 1 is infinite, taken as missing")
+    assert database.swap().notes == database.notes[::-1]

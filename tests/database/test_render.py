@@ -130,6 +130,8 @@ def test_a_notebook_is_not_taken_in_by_markup() -> None:
         (71_234.56, "71,234.6"),
         (1_234_567.8, "1,234,568"),
         (1e20, "1e+20"),
+        (1e15, "1,000,000,000,000,000"),
+        (-123456789012345680.0, "-123,456,789,012,345,680"),
         (2019, "2019"),
         (12_500, "12,500"),
         (None, "–"),
@@ -147,6 +149,11 @@ def test_a_notebook_is_not_taken_in_by_markup() -> None:
 )
 def test_entries_are_written_for_people(entry: object, text: str) -> None:
     assert shown(entry) == text
+
+
+def test_a_large_answer_is_written_in_digits() -> None:
+    database = Database([1.0, 1.0], [1e15, 3e15])
+    assert repr(database.attend(1.0)).startswith("key = 1.0 → 2,000,000,000,000,000 ± 1,000,000,000,000,000\n")
 
 
 def test_a_weight_never_looks_like_nothing() -> None:
