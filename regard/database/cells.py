@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 TEXT_MARKS = ("NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null")
@@ -36,11 +37,28 @@ CLOCK = r"^(?P<clock>(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.][0-9]{1
 TIME = r"(?P<time>(?:[ T][0-2]?[0-9]:[0-5][0-9](?::[0-5][0-9])?)?)$"
 
 
+WRITING = b"regard.writing"
+"""Under this name the metadata of a column say how its cells are written, where a query may be written like that."""
+
+
 class Cells(NamedTuple):
-    """A column as it was understood, and what has to be said about that."""
+    """A column as it was understood, what has to be said about that, and how its cells are written.
+
+    That is "," where numbers have decimal commas and ".," where they have groups of digits, too; "day" or "month" where
+    dates begin with it; "" where there is no question.
+    """
 
     array: Any
     notes: list[str]
+    writing: str = ""
+
+
+@dataclass
+class Said:
+    """What is found out while a column is read: the fields of `Cells`."""
+
+    notes: list[str] = field(default_factory=list)
+    writing: str = ""
 
 
 class Style(NamedTuple):
@@ -75,18 +93,22 @@ def _read(name: str, cells: Any, style: Style) -> Cells | None:
     arrow, compute = _arrow()
     clean = _clean(compute.if_else(compute.equal(cells, ""), None, cells))
     if clean is not None and not cells.null_count:
-        return Cells(clean, [])
+        return Cells(clean, [], _decimal_comma(style))
     trimmed = compute.utf8_trim_whitespace(cells)
     is_mark = compute.is_in(trimmed, value_set=arrow.array(sorted(MARKS), arrow.string()))
     present = compute.if_else(compute.or_(is_mark, compute.equal(trimmed, "")), None, trimmed)
     if present.null_count == len(present):
         return None
-    notes: list[str] = []
+    said = Said()
     for reading in (_numbers, _yes_or_no, _iso_times, _clock_times, _written_numbers, _written_dates):
-        array = reading(name, present, style, notes)
+        array = reading(name, present, style, said)
         if array is not None:
-            return Cells(array, [*notes, *_marks_note(name, cells, trimmed, is_mark)])
-    return Cells(None, notes or _mostly_numbers(name, present))
+            return Cells(array, [*said.notes, *_marks_note(name, cells, trimmed, is_mark)], said.writing)
+    return Cells(None, said.notes or _mostly_numbers(name, present))
+
+
+def _decimal_comma(style: Style) -> str:
+    return "," if style.point == "," else ""
 
 
 def _clean(cells: Any) -> Any:
@@ -163,7 +185,7 @@ def _first(array: Any) -> str:
     return repr(cell if len(cell) <= LONGEST else f"{cell[:LONGEST]}…")
 
 
-def _numbers(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+def _numbers(name: str, present: Any, style: Style, said: Said) -> Any:
     arrow, compute = _arrow()
     texts = present
     if style.point == ",":
@@ -175,16 +197,19 @@ def _numbers(name: str, present: Any, style: Style, notes: list[str]) -> Any:
         return None
     if arrow.types.is_floating(array.type) and _all(compute.match_substring_regex(present, "^[+-]?[0-9]+$")):
         long = compute.greater_equal(compute.abs(array), LONG)
-        notes.append(f"{name} is text, not numbers: some have too many digits, such as {_first(present.filter(long))}")
+        said.notes.append(
+            f"{name} is text, not numbers: some have too many digits, such as {_first(present.filter(long))}"
+        )
         return None
     coded = _with_zeros(present)
     if compute.any(coded).as_py():
-        notes.append(f"{name} is text, not numbers: some begin with 0, such as {_first(present.filter(coded))}")
+        said.notes.append(f"{name} is text, not numbers: some begin with 0, such as {_first(present.filter(coded))}")
         return None
+    said.writing = _decimal_comma(style)
     return array
 
 
-def _yes_or_no(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+def _yes_or_no(name: str, present: Any, style: Style, said: Said) -> Any:
     arrow, compute = _arrow()
     lower = compute.utf8_lower(present)
     known = arrow.array(["true", "false", "1", "0", None], arrow.string())
@@ -193,14 +218,14 @@ def _yes_or_no(name: str, present: Any, style: Style, notes: list[str]) -> Any:
     return compute.if_else(compute.is_null(lower), None, compute.is_in(lower, value_set=known[::2]))
 
 
-def _iso_times(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+def _iso_times(name: str, present: Any, style: Style, said: Said) -> Any:
     arrow, _ = _arrow()
     units = ("s", "us", "ns")
     naive, aware = ([arrow.timestamp(unit, zone) for unit in units] for zone in (None, "UTC"))
     return _cast(present, arrow.date32(), *naive, *aware)
 
 
-def _clock_times(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+def _clock_times(name: str, present: Any, style: Style, said: Said) -> Any:
     arrow, compute = _arrow()
     if not _all(compute.match_substring_regex(present, CLOCK)):
         return None
@@ -222,7 +247,7 @@ def _clock_times(name: str, present: Any, style: Style, notes: list[str]) -> Any
     return compute.cast(compute.if_else(late, compute.add(since, 12 * hour), since), arrow.time64("us"))
 
 
-def _written_numbers(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+def _written_numbers(name: str, present: Any, style: Style, said: Said) -> Any:
     """Numbers with a sign of money, a percent sign, or groups of three digits."""
     arrow, compute = _arrow()
     if not _all(compute.match_substring_regex(present, WRITTEN_NUMBER)):
@@ -246,7 +271,7 @@ def _written_numbers(name: str, present: Any, style: Style, notes: list[str]) ->
         commas = has_comma and style.point == ","
         points = points and not (has_point and unit in ("€", "¥"))
         if not points and not commas:
-            notes.append(
+            said.notes.append(
                 f"{name} is text, not numbers: {_first(present)} can be read in two ways. "
                 f"Write it without groups of digits"
             )
@@ -254,6 +279,7 @@ def _written_numbers(name: str, present: Any, style: Style, notes: list[str]) ->
     if not points and not (commas and (unit or style.point == ",")):
         return None
     if not points:
+        said.writing = ".,"
         digits = compute.replace_substring(compute.replace_substring(digits, ".", ""), ",", ".")
     else:
         digits = compute.replace_substring(digits, ",", "")
@@ -264,11 +290,11 @@ def _written_numbers(name: str, present: Any, style: Style, notes: list[str]) ->
         arrow.float64(),
     )
     if array is not None:
-        notes.append(f"{name}: read as numbers, {_first(present)} as {array.drop_null()[0].as_py():g}")
+        said.notes.append(f"{name}: read as numbers, {_first(present)} as {array.drop_null()[0].as_py():g}")
     return array
 
 
-def _written_dates(name: str, present: Any, style: Style, notes: list[str]) -> Any:
+def _written_dates(name: str, present: Any, style: Style, said: Said) -> Any:
     """Dates such as 7/4/2023, 04.07.2023 and 2023/07/04, in the one order of day and month that fits them all."""
     _, compute = _arrow()
     for mark in ("/", ".", "-"):
@@ -276,11 +302,11 @@ def _written_dates(name: str, present: Any, style: Style, notes: list[str]) -> A
         year_last = rf"^(?P<first>[0-9]{{1,2}})[{mark}](?P<second>[0-9]{{1,2}})[{mark}](?P<year>[0-9]{{4}}){TIME}"
         for pattern in (year_first, year_last):
             if _all(compute.match_substring_regex(present, pattern)):
-                return _ordered_dates(name, present, compute.extract_regex(present, pattern), mark, pattern, notes)
+                return _ordered_dates(name, present, compute.extract_regex(present, pattern), mark, pattern, said)
     return None
 
 
-def _ordered_dates(name: str, present: Any, parts: Any, mark: str, pattern: str, notes: list[str]) -> Any:
+def _ordered_dates(name: str, present: Any, parts: Any, mark: str, pattern: str, said: Said) -> Any:
     arrow, compute = _arrow()
     first, second, year, time = (compute.struct_field(parts, part) for part in ("first", "second", "year", "time"))
     beyond = [compute.any(compute.greater(compute.cast(each, arrow.int64()), 12)).as_py() for each in (first, second)]
@@ -291,11 +317,12 @@ def _ordered_dates(name: str, present: Any, parts: Any, mark: str, pattern: str,
     elif beyond[1]:
         month, day = first, second
     else:
-        notes.append(
+        said.notes.append(
             f"{name} is text, not dates: nothing in it says whether {_first(present)} begins with the day or the "
             f"month. Write dates as 2023-12-31"
         )
         return None
+    said.writing = "month" if month is first else "day"
     padded = [compute.utf8_lpad(each, 2, padding="0") for each in (month, day)]
     iso = compute.binary_join_element_wise(year, *padded, "-")
     if compute.any(compute.not_equal(time, "")).as_py():
@@ -304,7 +331,7 @@ def _ordered_dates(name: str, present: Any, parts: Any, mark: str, pattern: str,
     else:
         array = _cast(iso, arrow.date32())
     if array is not None:
-        notes.append(f"{name}: read as dates, {_first(present)} as {array.drop_null()[0].as_py()}")
+        said.notes.append(f"{name}: read as dates, {_first(present)} as {array.drop_null()[0].as_py()}")
     return array
 
 

@@ -11,6 +11,7 @@ A missing entry is None, NaN, NaT or an infinity. The rule for missing entries i
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any, ClassVar, Literal
@@ -21,6 +22,8 @@ from torch import Tensor
 from regard.database.entries import DAY, EPOCH, Entries, days_of, hashable, hours_of, is_missing, plain
 from regard.errors import OptionError
 
+DATE = re.compile(r"(\d{1,2}|\d{4})[/.-](\d{1,2})[/.-](\d{1,2}|\d{4})(?:[ T](\d{1,2})(:\d\d(?::\d\d)?))?")
+
 TimeKind = Literal["date", "moment", "duration", "clock"]
 
 
@@ -28,6 +31,7 @@ class Column:
     """One column: its name, its entries as they were given, and which of them are missing."""
 
     kind: ClassVar[str]
+    writing = ""  # How a table writes its entries, as `regard.database.cells.Cells` says it.
 
     def __init__(self, name: str, entries: Entries, missing: Tensor) -> None:
         self.name = name
@@ -193,10 +197,35 @@ class TimeColumn(Quantity):
             if self.time_kind == "duration":
                 return timedelta(days=float(text))
             if self.time_kind == "clock":
-                return time.fromisoformat(text.strip().zfill(5))
-            return datetime.fromisoformat(text.strip())
+                return _clock_time(text.strip())
+            return datetime.fromisoformat(self._iso(text.strip()))
         except ValueError:
             return text
+
+    def _iso(self, text: str) -> str:
+        """A date as ISO writes it, from what has the year first, or is written as the table writes dates."""
+        found = DATE.fullmatch(text)
+        if found is None:
+            return text
+        first, second, third, hour, rest = found.groups()
+        if len(first) == 4:
+            year, month, day = first, second, third
+        elif self.writing:
+            day, month, year = (first, second, third) if self.writing == "day" else (second, first, third)
+        else:
+            return text
+        return f"{year}-{month:0>2}-{day:0>2}" + (f" {hour:0>2}{rest}" if hour else "")
+
+
+def _clock_time(text: str) -> time:
+    """13:30, or 1:30 pm."""
+    clock, half, late = re.sub(r" ?([ap])m$", r"|\1", text, flags=re.IGNORECASE).partition("|")
+    read = time.fromisoformat(f"0{clock}" if clock[1:2] == ":" else clock)
+    if not half:
+        return read
+    if not 1 <= read.hour <= 12:
+        raise ValueError(text)
+    return read.replace(hour=read.hour % 12 + 12 * (late in "pP"))
 
 
 class VectorColumn(Quantity):

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.database.cells import TEXT_MARKS, Style, understand
+from regard.database.cells import TEXT_MARKS, WRITING, Style, understand
 from regard.database.contents import chunks_of, contents
 from regard.database.quotes import check_quotes
 from regard.database.spelling import check_names
@@ -43,11 +43,13 @@ def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, 
     check_columns(path, wanted, file.names())
     style = Style(delimiter, "," if delimiter != "," and _has_decimal_commas(sample, delimiter, wanted) else ".")
     raw = file.read(wanted, TEXT_MARKS)
-    columns = {}
+    arrays, fields = [], []
     for name in wanted:
         cells = understand(name, file.text(raw, name), style, partial(_with_marks, file, name))
-        columns[name], notes[name] = cells.array, cells.notes
-    return arrow.table(columns), notes
+        arrays.append(cells.array)
+        fields.append(arrow.field(name, cells.array.type, metadata={WRITING: cells.writing}))
+        notes[name] = cells.notes
+    return arrow.table(arrays, schema=arrow.schema(fields)), notes
 
 
 def check_columns(path: Path, wanted: list[str], names: list[str]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from regard.database.cells import WRITING
 from regard.database.columns import Column
 from regard.database.entries import Entries
 from regard.database.files import needs_pyarrow, read_file
@@ -78,8 +79,6 @@ def _columns_of(source: Any, wanted: list[str]) -> tuple[dict[str, Column], Entr
     package = type(source).__module__.partition(".")[0]
     if package == "pandas" and hasattr(type(source), "columns"):
         return _pandas_columns(source, wanted)
-    from regard.database.arrow import arrow_column
-
     if package == "polars" and hasattr(source, "collect_schema"):
         check_names(wanted, source.collect_schema().names())
         needs_pyarrow("reading a polars frame")
@@ -94,7 +93,15 @@ def _columns_of(source: Any, wanted: list[str]) -> tuple[dict[str, Column], Entr
             f"A table must be a path, a pandas or polars frame, an Arrow table or a dict of columns: "
             f"got {type(source).__name__}. For keys and values in memory, use Database(keys, values)."
         )
-    return {name: arrow_column(name, table.column(name)) for name in wanted}, None, "row"
+    return {name: _arrow_column(table, name) for name in wanted}, None, "row"
+
+
+def _arrow_column(table: Any, name: str) -> Column:
+    from regard.database.arrow import arrow_column
+
+    column = arrow_column(name, table.column(name))
+    column.writing = ((table.schema.field(name).metadata or {}).get(WRITING) or b"").decode()
+    return column
 
 
 def _pandas_columns(frame: Any, wanted: list[str]) -> tuple[dict[str, Column], Entries | None, str]:

@@ -12,6 +12,7 @@ from regard.database.columns import CategoryColumn, Column, NumberColumn, TextCo
 from regard.errors import OptionError
 
 WRITTEN = re.compile(r"([+-]?) ?[$€£¥]? ?((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?) ?[%€]?")
+WITH_COMMA = re.compile(r"([+-]?) ?[$€£¥]? ?((?:\d{1,3}(?:\.\d{3})+|\d*)(?:,\d+)?(?:[eE][+-]?\d+)?) ?[%$€£¥]?")
 
 
 def read_text(text: str, columns: Sequence[Column]) -> tuple[Any, ...]:
@@ -61,8 +62,11 @@ def _is_mark(text: str, column: Column) -> bool:
 
 def _number(text: str, column: Column) -> Any:
     # As tables may write them, $1,200 and 10%; the answer's first line shows how it was understood.
-    written = WRITTEN.fullmatch(text.strip())
-    digits = written[1] + written[2].replace(",", "") if written else text
+    written, with_comma = WRITTEN.fullmatch(text.strip()), WITH_COMMA.fullmatch(text.strip())
+    if with_comma and (column.writing == ".," or (column.writing == "," and "." not in text)):
+        digits = with_comma[1] + with_comma[2].replace(".", "").replace(",", ".")
+    else:
+        digits = written[1] + written[2].replace(",", "") if written else text
     for read in (int, float):
         try:
             return read(digits)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from regard import Database
+from regard.errors import OptionError
 
 pytest.importorskip("pyarrow")
 
@@ -199,3 +200,44 @@ def test_a_column_of_which_nothing_is_to_be_said_has_no_notes(tmp_path: Path) ->
 )
 def test_a_query_may_be_written_as_cells_are(text: str, number: float | None) -> None:
     assert Database([1.0, 2.0], [1, 2]).parse(text) == number
+
+
+@pytest.mark.parametrize(
+    ("cells", "delimiter", "text", "read_as"),
+    [
+        (["04.07.2023", "31.07.2023"], ",", "05.07.2023", date(2023, 7, 5)),
+        (["4/7/2023", "31/7/2023"], ",", "5/7/2023", date(2023, 7, 5)),
+        (["7/4/2023", "7/31/2023"], ",", "7/5/2023", date(2023, 7, 5)),
+        (["7/4/2023 9:30", "7/31/2023 10:00"], ",", "7/5/2023 9:05", datetime(2023, 7, 5, 9, 5)),
+        (["2023/7/4", "2023/7/31"], ",", "2023/7/5", date(2023, 7, 5)),
+        (["04.07.2023", "31.07.2023"], ",", "2023-07-05", date(2023, 7, 5)),
+        (["1:30 pm", "9:05 am"], ",", "12:15 PM", time(12, 15)),
+        (["1:30 pm", "9:05 am"], ",", "12:15am", time(0, 15)),
+        (["9:05:30", "13:00:00"], ",", "9:05:31", time(9, 5, 31)),
+        (["1,5", "2,5"], ";", "3,25", 3.25),
+        (["1,5", "2,5"], ";", "1,200", 1.2),
+        (["1,5", "2,5"], ";", "1.200", 1.2),
+        (["1.200,50 €", "700,00 €"], ";", "1.300", 1300),
+        (["1.200,50 €", "700,00 €"], ";", "-1.300,25 €", -1300.25),
+        (["$1,200.50", "$700.00"], ";", "$1,300.25", 1300.25),
+    ],
+)
+def test_a_query_is_read_as_the_column_is_written(
+    tmp_path: Path, cells: list[str], delimiter: str, text: str, read_as: Any
+) -> None:
+    assert read(tmp_path, cells, delimiter).swap().parse(text) == read_as
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        (["2023-07-04", "2023-07-31"], "04.07.2023"),
+        (["4/7/2023", "31/7/2023"], "7/31/2023"),
+        (["1:30 pm", "9:05 am"], "13:30 pm"),
+    ],
+)
+def test_a_query_that_the_column_does_not_say_how_to_read_is_refused(
+    tmp_path: Path, cells: list[str], text: str
+) -> None:
+    with pytest.raises(OptionError, match="`x` must be a "):
+        read(tmp_path, cells).swap().parse(text)
