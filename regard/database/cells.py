@@ -33,6 +33,16 @@ SIGNS = "$€£¥"
 WRITTEN_NUMBER = rf"^(?P<minus>[+-]?) ?(?P<before>[{SIGNS}]?) ?(?P<digits>[0-9][0-9.,]*) ?(?P<after>[%{SIGNS}]?)$"
 POINTS = r"^([0-9]{1,3}(,[0-9]{3})+|[0-9]+)([.][0-9]+)?$"  # 1,200.50
 COMMAS = r"^([0-9]{1,3}([.][0-9]{3})+|[0-9]+)(,[0-9]+)?$"  # 1.200,50
+MONEY = rf"([{SIGNS}]|USD|EUR|GBP|JPY|CHF|CNY|INR)"
+LIKE_NUMBER = (
+    rf"^[(+-]? ?{MONEY}? ?[(+-]?[0-9]+([., '][0-9]{{3}})*([.,][0-9]*)? ?(%|{MONEY})?[)-]?$"  # (500), 10%, 1 200
+)
+MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
+LIKE_DATE = (
+    rf"^({MONTH}[ -][0-9]{{1,2}},?[ -][0-9]{{2,4}}|[0-9]{{1,2}}[.]?[ -]?{MONTH}[ -]?[0-9]{{2,4}}"  # Jan 5, 2023
+    r"|[0-9]{4}[/.-][0-9]{1,2}[/.-][0-9]{1,2}|[0-9]{1,2}[/.-][0-9]{1,2}[/.-][0-9]{4}|[0-9]{1,2}/[0-9]{1,2}/[0-9]{2})"
+    r"([ T,].*)?$"
+)
 CLOCK = r"^(?P<clock>(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.][0-9]{1,6})?)?)(?P<half>(?: ?[aApP][mM])?)$"
 TIME = r"(?P<time>(?:[ T][0-2]?[0-9]:[0-5][0-9](?::[0-5][0-9])?)?)$"
 
@@ -104,7 +114,7 @@ def _read(name: str, cells: Any, style: Style) -> Cells | None:
         array = reading(name, present, style, said)
         if array is not None:
             return Cells(array, [*said.notes, *_marks_note(name, cells, trimmed, is_mark)], said.writing)
-    return Cells(None, said.notes or _mostly_numbers(name, present))
+    return Cells(None, said.notes or _almost(name, present))
 
 
 def _decimal_comma(style: Style) -> str:
@@ -335,13 +345,21 @@ def _ordered_dates(name: str, present: Any, parts: Any, mark: str, pattern: str,
     return array
 
 
-def _mostly_numbers(name: str, present: Any) -> list[str]:
-    """Why a column is text though most of it are numbers."""
+def _almost(name: str, present: Any) -> list[str]:
+    """Why a column is text though most of it look like numbers, or like dates."""
     _, compute = _arrow()
     count = len(present) - present.null_count
-    other = compute.invert(compute.match_substring_regex(present, NUMBER))
-    n_others = compute.sum(other).as_py() or 0
-    if not 0 < n_others <= count / 2:
-        return []
-    example = _first(present.filter(compute.fill_null(other, False)))
-    return [f"{name} is text, not numbers: {n_others:,} of {count:,} cells are none, such as {example}"]
+    for kind, pattern in (("numbers", NUMBER), ("numbers", LIKE_NUMBER), ("dates", LIKE_DATE)):
+        like = compute.fill_null(compute.match_substring_regex(present, pattern), True)
+        others = present.filter(compute.invert(like))
+        if len(others) > count / 2:
+            continue
+        if len(others):
+            return [
+                f"{name} is text, not {kind}: {len(others):,} of {count:,} cells are none, such as {_first(others)}"
+            ]
+        forms = compute.replace_substring_regex(present, "[0-9]+", "0")
+        second = present.filter(compute.fill_null(compute.not_equal(forms, forms.drop_null()[0]), False))
+        examples = _first(present) + (f" and {_first(second)}" if len(second) else "")
+        return [f"{name} is text, not {kind}: cells such as {examples} are not understood"]
+    return []

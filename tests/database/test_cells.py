@@ -96,9 +96,9 @@ def test_integers_with_more_digits_than_numbers_hold_are_text_and_said(tmp_path:
         (["10%", "12.5 %"], [10.0, 12.5], "read as numbers, '10%' as 10"),
         (['"1,200"', "950"], [1200, 950], "read as numbers, '1,200' as 1200"),
         (['"1.200,50 €"', "3 €"], [1200.5, 3.0], "read as numbers, '1.200,50 €' as 1200.5"),
-        (["$5", "€5"], ["$5", "€5"], None),
+        (["$5", "€5"], ["$5", "€5"], "cells such as '$5' and '€5' are not understood"),
         (["$5", "5"], ["$5", "5"], "1 of 2 cells are none, such as '$5'"),
-        (['"1,20"', '"1,2,3"'], ["1,20", "1,2,3"], None),
+        (['"1,20"', '"1,2,3"'], ["1,20", "1,2,3"], "1 of 2 cells are none, such as '1,2,3'"),
         (["€1.200", "€3.000"], ["€1.200", "€3.000"], "can be read in two ways"),
     ],
 )
@@ -188,6 +188,34 @@ def test_a_column_that_is_mostly_numbers_says_why_it_is_text(tmp_path: Path) -> 
     assert values(database) == ["1", "2", "3", "four"]
     assert database.notes == ("x is text, not numbers: 1 of 4 cells are none, such as 'four'",)
     assert read(tmp_path, ["one", "two", "3"]).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("cells", "note"),
+    [
+        (["5", "(500)", "7"], "numbers: 1 of 3 cells are none, such as '(500)'"),
+        (["10%", "0.2", "0.3"], "numbers: 1 of 3 cells are none, such as '10%'"),
+        (["$5", "€6", "$7"], "numbers: cells such as '$5' and '€6' are not understood"),
+        (["1.200,50", "3.5", "1.300,25"], "numbers: cells such as '1.200,50' and '3.5' are not understood"),
+        (["$5", "free", "$7"], "numbers: 1 of 3 cells are none, such as 'free'"),
+        (["Jan 5, 2023", "Feb 6, 2023"], "dates: cells such as 'Jan 5, 2023' and 'Feb 6, 2023' are not understood"),
+        (["5-Jan-23", "6-Jan-23"], "dates: cells such as '5-Jan-23' are not understood"),
+        (["2023-01-05", "unknown", "2023-01-06"], "dates: 1 of 3 cells are none, such as 'unknown'"),
+    ],
+)
+def test_a_column_that_looks_like_numbers_or_dates_says_why_it_is_text(
+    tmp_path: Path, cells: list[str], note: str
+) -> None:
+    database = read(tmp_path, cells, ";")
+    assert values(database) == cells
+    assert database.notes == (f"x is text, not {note}",)
+
+
+@pytest.mark.parametrize(
+    "cells", [["10.0.0.1", "10.0.0.2"], ["1.2.10", "1.3.11"], ["KLM 12", "KLM 13"], ["5-10", "7-9"]]
+)
+def test_names_with_digits_are_text_without_a_note(tmp_path: Path, cells: list[str]) -> None:
+    assert read(tmp_path, cells).notes == ()
 
 
 def test_a_column_of_which_nothing_is_to_be_said_has_no_notes(tmp_path: Path) -> None:
