@@ -108,7 +108,7 @@ def _print(said: Sequence[Pronunciation]) -> None:
 def _read(said: Pronunciation) -> str:
     """How sure the model is, and what it read if that is not what was written."""
     read = "" if said.letters == said.word.lower() else f"read as {said.letters}; "
-    return f"{read}{said.certainty:.2f} sure of a sound on average, where about 0.9 is the most"
+    return f"{read}{said.certainty:.2f} sure of a sound on average; about 0.9 is as sure as it gets"
 
 
 def _beyond(said: Pronunciation) -> str:

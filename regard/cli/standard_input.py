@@ -44,7 +44,8 @@ class Line(NamedTuple):
 def standard_input(names: Sequence[str]) -> list[Line]:
     """Queries from standard input, one a record of CSV. A first record that names the key columns says their order.
 
-    A blank line is a query that says nothing: the answers stand where their questions do.
+    A blank line is a query that says nothing: the answers stand where their questions do. At the end it is none: no
+    answer comes after it.
     """
     from regard.database.delimited import DELIMITERS
 
@@ -93,6 +94,8 @@ def _records(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
             f"Standard input must have a query on each line: line {start} has none ({error}). "
             f"Put quotes around what has a quote, a comma or a line break in it."
         ) from error
+    while len(records) > 1 and _is_blank(records[-1][1]):
+        records.pop()
     return records
 
 

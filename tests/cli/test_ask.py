@@ -183,7 +183,9 @@ def test_exact_prints_the_value_and_nothing_else(grades: str) -> None:
 
 
 def test_a_query_of_nothing_in_quotes_is_a_blank_one(grades: str) -> None:
-    blank, quoted = (ask(grades, "-k", "gpa", "-v", "salary", "-", text=text) for text in ("3.5\n\n", '3.5\n""\n'))
+    blank, quoted = (
+        ask(grades, "-k", "gpa", "-v", "salary", "-", text=text) for text in ("3.5\n\n3.0\n", '3.5\n""\n3.0\n')
+    )
     assert quoted.stdout == blank.stdout
     alone = ask(grades, "-k", "gpa", "-v", "salary", "-", text='""\n')
     assert alone.exception is None or isinstance(alone.exception, SystemExit)
@@ -219,9 +221,19 @@ def test_queries_come_from_standard_input(grades: str) -> None:
     assert [answer["query"] for answer in found] == [3.5, 3.0]
 
 
+@pytest.mark.parametrize("blank", ["\n", "  \n", "\n\n", '""\n'])
+@pytest.mark.parametrize("keys", [["gpa"], ["gpa", "major"]])
+def test_blank_lines_at_the_end_of_standard_input_are_no_queries(grades: str, keys: list[str], blank: str) -> None:
+    options = [word for key in keys for word in ("-k", key)]
+    found = answers(
+        grades, *options, "-v", "salary", "-", text=",".join(["3.5", "physics"][: len(keys)]) + "\n" + blank
+    )
+    assert [answer["found"] for answer in found] == [True]
+
+
 @pytest.mark.parametrize("blank", ["", "  ", "NA", "-", "nan"])
 def test_a_line_without_a_query_keeps_its_place(grades: str, blank: str) -> None:
-    text = f"3.5\n{blank}\n3.0\n{blank}\n"
+    text = f"3.5\n{blank}\n3.0\nNA\n"
     found = answers(grades, "-k", "gpa", "-v", "salary", "-", text=text)
     assert [answer["query"] for answer in found] == [3.5, None, 3.0, None]
     assert found[1]["message"] == "The query is missing: it says nothing about gpa."
