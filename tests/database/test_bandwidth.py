@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard import Database, Gaussian, NotSelf, attend
 from regard.database.asking import Rows
-from regard.database.bandwidth import MISMATCH, Choice, Widths, choose, mixed_score
+from regard.database.bandwidth import MISMATCH, STAGES, Choice, Widths, _shuffled, choose, mixed_score
 from regard.database.leave_one_out import Places
 
 ONE = Places(quantities=((0,),))
@@ -114,6 +114,20 @@ def test_a_key_that_says_what_another_says_is_heard_where_the_other_is_unknown()
     assert "ignored" in database.attend((50.0, 19.685)).similarity
     for asked in ({"cm": 50.0}, {"inch": 19.685}):
         assert database.attend(asked).value == pytest.approx(math.sin(3), abs=0.1)
+
+
+def test_a_large_sorted_table_is_not_judged_by_its_first_rows() -> None:
+    keys = torch.linspace(0, 1, 6000, dtype=torch.float64)
+    values = torch.where(keys < 0.5, 0.1 * noise(6000).flatten(), (40 * keys).sin())  # at first, all alike
+    answer = Database(keys, values).attend(0.9)
+    assert answer.value == pytest.approx(math.sin(36), abs=0.05)
+
+
+def test_the_last_stage_of_the_search_has_as_many_rows_as_it_asks_for() -> None:
+    for n_rows in (2**16, 2**16 + 1, 10**6):
+        drawn = _shuffled(n_rows)
+        assert len(drawn) == len(drawn.unique()) >= STAGES[-1][1]
+        assert 0 <= int(drawn.min()) < int(drawn.max()) < n_rows
 
 
 def test_an_answer_says_how_many_rows_were_hidden_unless_it_was_all_of_them() -> None:
