@@ -14,11 +14,12 @@ from torch import Tensor
 from regard.attention import weigh
 from regard.database.answer import Answer, Row
 from regard.database.bandwidth import Choice, choose
-from regard.database.columns import CategoryColumn, Quantity, TimeColumn
+from regard.database.columns import CategoryColumn, NumberColumn, Quantity, TimeColumn
 from regard.database.encoding import UNKNOWN, Encoding
+from regard.database.entries import plain
 from regard.database.messages import no_similar_rows, unknown_categories
 from regard.database.pairs import Pairs
-from regard.database.parts import Similarity
+from regard.database.parts import Similarity, ranks
 from regard.database.precision import WORTHWHILE, Factors, Narrow, in_float32, is_possible
 from regard.database.queries import Query
 from regard.database.similarity import IGNORED, ScoreLike, check_options, ignored, similarity, without_quantities
@@ -30,6 +31,9 @@ from regard.weights import Uniform, Weights
 
 MATTERS = 1e-6
 """A row matters if it weighs at least this fraction of the heaviest."""
+
+BEYOND = 0.05
+"""By how much of the distance from the first row to the last a query may be outside of them without a remark."""
 
 
 class Rows:
@@ -47,6 +51,7 @@ class Rows:
         self.rows = pairs.complete_in(columns)
         self.encoding = Encoding([pairs.keys[place] for place in columns], self.rows)
         self.pool = ValuePool(pairs.values, self.rows)
+        self._ends: dict[int, tuple[int, ...]] = {}
         self._narrowed: dict[tuple[bool, ...], Narrow] = {}
 
     def __len__(self) -> int:
@@ -89,6 +94,22 @@ class Rows:
                 queries, keys, score = rounded, narrow.keys, in_float32(score)
                 return weigh(queries, keys, keys.new_ones(len(keys), 1), score=score, weights=rule), pooled
         return weigh(queries, keys, keys.new_ones(len(keys), 1), score=score, weights=rule), None
+
+    def beyond(self, query: Query, place: int) -> str:
+        """A remark on a query that is far outside of the rows in a column of numbers or times; "" otherwise."""
+        column = self.encoding.columns[self.columns.index(place)]
+        if not isinstance(column, NumberColumn | TimeColumn):
+            return ""
+        if place not in self._ends:
+            numbers = column.numbers[self.rows].flatten()
+            self._ends[place] = tuple(int(self.rows[end]) for end in (numbers.argmin(), numbers.argmax()))
+        first, last = self._ends[place]
+        low, high = float(column.numbers[first]), float(column.numbers[last])
+        number, margin = column.encode(query[place])[0], BEYOND * (high - low)
+        if low - margin <= number <= high + margin:
+            return ""
+        verb, end = ("begin", first) if number < low else ("end", last)
+        return f"the rows {verb} at {column.name} = {plain(column.entries[end])}, far from the query"
 
     def _narrow(self, factors: Factors, *, scaled: bool) -> Narrow:
         matched = factors.matches > 0
@@ -145,14 +166,14 @@ class Asker:
         off = [asked[place] for place in ignored(rows.encoding, score, lambda: rows.choice)]
         heard = tuple(place for place in asked if place not in off)
         if not off or len(self.pairs.complete_in(heard)) == len(rows):
-            return rows, chosen
+            return rows, replace(chosen, compared=heard)
         if score is None and not any(isinstance(self.pairs.keys[place], Quantity) for place in heard):
             more = self.rows(heard)
-            return more, without_quantities(more.encoding, rows.encoding, chosen, rows.choice)
+            chosen = without_quantities(more.encoding, rows.encoding, chosen, rows.choice)
+            return more, replace(chosen, compared=heard)
         more, chosen = self._similar(heard, score, weights)
-        return more, replace(
-            chosen, parts=(*chosen.parts, *(f"{self.pairs.keys[place].name}: {IGNORED}" for place in off))
-        )
+        said = (f"{self.pairs.keys[place].name}: {IGNORED}" for place in off)
+        return more, replace(chosen, parts=(*chosen.parts, *said))
 
     def average(self, top: int) -> Answer:
         """The answer in which every row weighs the same; it needs no keys."""
@@ -198,7 +219,9 @@ class Asker:
     def _something(
         self, query: Query, asked: Rows, chosen: Similarity, rows: list[Row], summary: list[Summary], sums: Sums
     ) -> Answer:
-        remark = unknown_categories(query, self.pairs.keys)
+        compared = chosen.compared if ranks(chosen.weights) else ()
+        remarks = [unknown_categories(query, self.pairs.keys), *(asked.beyond(query, place) for place in compared)]
+        remark = "; ".join(filter(None, remarks))
         return Answer(
             query=self._named(query),
             found=True,

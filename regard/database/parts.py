@@ -45,6 +45,7 @@ class Similarity:
         scaled: whether keys and queries are in standard deviations or in their own units.
         parts: the score of each column in words, for the answer.
         floor: rows are similar only if the best score is above this.
+        compared: the key columns that count: those that the query knows and that are not ignored.
     """
 
     score: Score
@@ -52,6 +53,7 @@ class Similarity:
     scaled: bool
     parts: tuple[str, ...]
     floor: float = -math.inf
+    compared: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:

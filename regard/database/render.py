@@ -69,7 +69,7 @@ def answer_report(answer: Answer) -> Report:
         [label(row.index) for row in rows],
         *_texts([row.key for row in rows], labels.keys),
         *_texts([row.value for row in rows], labels.values),
-        [percent(row.weight) for row in rows],
+        [_weight(answer, row.weight) for row in rows],
     ]
     lines = [list(line) for line in zip(*columns, strict=True)]
     numeric = [all(_looks_numeric(cell) for cell in column) for column in columns]
@@ -81,7 +81,7 @@ def answer_report(answer: Answer) -> Report:
 
 def _none_stands_out(answer: Answer) -> bool:
     """Whether the rows that are listed are like all the others: ten times "<0.01%" says nothing."""
-    shares = {percent(row.weight) for row in answer.rows}
+    shares = {_weight(answer, row.weight) for row in answer.rows}
     return len(shares) == 1 and abs(answer.rows[0].weight) < 1e-3 and len(answer.rows) < answer.n_rows
 
 
@@ -91,9 +91,9 @@ def _notes(answer: Answer, headline: str) -> list[str]:
         return list(answer.notes)
     notes = []
     if _none_stands_out(answer):
-        notes.append(f"no row stands out: each weighs {percent(answer.rows[0].weight)} or less")
+        notes.append(f"no row stands out: each weighs {_weight(answer, answer.rows[0].weight)} or less")
     elif answer.found and abs(answer.rest) > 5e-4:
-        notes.append(f"the other rows weigh {percent(answer.rest)}")
+        notes.append(f"the other rows weigh {_weight(answer, answer.rest)}")
     if " ± " in headline:
         notes.append(SPREAD)
     counted = f"{answer.n_rows:,} row" + ("s" if answer.n_rows != 1 else "")
@@ -102,6 +102,12 @@ def _notes(answer: Answer, headline: str) -> list[str]:
     if answer.found:
         counted += f" · {_about(answer.effective_rows)} in effect"
     return [*notes, f"{counted} · {answer.similarity}", *answer.notes]
+
+
+def _weight(answer: Answer, weight: float) -> str:
+    """One of an answer's weights: in percent, where they sum to 1."""
+    total = answer.rest + sum(row.weight for row in answer.rows)
+    return percent(weight) if abs(total - 1) < 1e-3 else shown(weight)
 
 
 def _about(count: float) -> str:
@@ -120,7 +126,7 @@ def answers_report(answers: Answers) -> Report:
         *_texts([answer.query for answer in answers], first.keys),
         results,
         [f"{first.index} {label(row.index)}" if row else "" for row in best],
-        [percent(row.weight) if row else "" for row in best],
+        [_weight(answer, row.weight) if row else "" for answer, row in zip(answers, best, strict=True)],
     ]
     lines = [list(line) for line in zip(*columns, strict=True)]
     bars = [row.weight if row else 0.0 for row in best]
@@ -132,7 +138,8 @@ def answers_report(answers: Answers) -> Report:
     ]
     notes = [note for note in dict.fromkeys(said) if note]
     whole = [len(first.keys)]  # The answers themselves are never cut.
-    return Report(f"{len(answers):,} answers: {', '.join(first.values)}", header, lines, bars, notes, whole=whole)
+    counted = "1 answer" if len(answers) == 1 else f"{len(answers):,} answers"
+    return Report(f"{counted}: {', '.join(first.values)}", header, lines, bars, notes, whole=whole)
 
 
 def pairs_report(

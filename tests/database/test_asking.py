@@ -247,6 +247,26 @@ def test_vectors_may_be_a_few_bandwidths_away_in_every_coordinate() -> None:
     assert not database.attend(torch.full((400,), 7.0), score=Gaussian(1.0)).found
 
 
+def test_a_query_far_outside_of_the_rows_is_said_to_be(salaries: Database) -> None:
+    above, below = (salaries.attend(query, score=Gaussian(0.1)) for query in (4.2, 2.8))
+    assert above.message == "The rows end at gpa = 4.0, far from the query."
+    assert below.message == "The rows begin at gpa = 3.0, far from the query."
+    assert [salaries.attend(query, score=Gaussian(0.1)).message for query in (3.5, 4.04)] == ["", ""]
+    assert salaries.attend(5.0, weights=Uniform()).message == ""
+    days = Database({"day": [date(2020, 1, 1), date(2020, 1, 11)]}, [1.0, 2.0])
+    assert days.attend(date(2020, 1, 20), score=Gaussian(5.0)).message == (
+        "The rows end at day = 2020-01-11, far from the query."
+    )
+
+
+def test_a_query_far_outside_of_the_rows_in_a_key_that_is_ignored_is_not(salaries: Database) -> None:
+    random = Random(0)
+    x, noise = [random.random() for _ in range(90)], [random.gauss(0, 1) for _ in range(90)]
+    answer = Database({"x": x, "noise": noise}, [3 * each + random.gauss(0, 0.2) for each in x]).attend((0.5, 100.0))
+    assert "noise: ignored" in answer.similarity
+    assert answer.message == ""
+
+
 def test_a_text_that_no_row_has_is_no_answer_but_a_spelling() -> None:
     answer = Database({"major": ["psychology", "physics"]}, [1.0, 2.0]).attend("psycology")
     assert not answer.found

@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from regard import Database, Gaussian
+from regard import Conic, Database, Gaussian, Triangular
 from regard.database.layout import cell_width, cut, wrapped
 from regard.database.render import bar, percent, shown
 from regard.printable import printable
@@ -149,6 +149,16 @@ def test_a_notebook_is_not_taken_in_by_markup() -> None:
 )
 def test_entries_are_written_for_people(entry: object, text: str) -> None:
     assert shown(entry) == text
+
+
+def test_weights_that_do_not_sum_to_one_are_no_percents(salaries: Database) -> None:
+    answer = salaries.attend(3.5, score=Triangular(0.2), weights=Conic())
+    assert [line.split()[3] for line in repr(answer).splitlines()[2:5]] == ["1.0", "0.5", "0.5"]
+    assert "%" not in repr(answer) + repr(salaries.attend([3.5], score=Triangular(0.2), weights=Conic()))
+
+
+def test_one_answer_of_many_is_one_answer(salaries: Database) -> None:
+    assert repr(salaries.attend([3.5])).startswith("1 answer: salary\n")
 
 
 def test_a_large_answer_is_written_in_digits() -> None:
