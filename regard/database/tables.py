@@ -100,7 +100,7 @@ def _arrow_column(table: Any, name: str) -> Column:
     from regard.database.arrow import arrow_column
 
     column = arrow_column(name, table.column(name))
-    column.writing = ((table.schema.field(name).metadata or {}).get(WRITING) or b"").decode()
+    column.writing = ((table.schema.field(name).metadata or {}).get(WRITING) or b"").decode(errors="replace")
     return column
 
 
