@@ -117,8 +117,8 @@ RULES = (
     Mutant(
         "one-hot takes the lowest index among equals",
         "regard/weights/onehot.py",
-        "better = (right[0] > left[0]) |",
-        "better = (right[0] >= left[0]) |",
+        "best, place = scores.max(-1, keepdim=True)  # the first of equals",
+        "best, place = scores.max(-1, keepdim=True).values, scores.shape[-1] - 1 - scores.flip(-1).argmax(-1, True)",
         (
             "tests/weights/test_rules.py tests/weights/test_details.py tests/weights/test_learned.py",
             "tests/test_partials.py -k ties",
