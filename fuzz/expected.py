@@ -57,7 +57,7 @@ def expect(case: Case) -> Expected:
     plain, _, _ = _differentiate(case, plain_inputs, gradient.to(case.dtype))
     moved = []
     for noise in noises:
-        shaken = {name: _shaken(each, epsilon, generator, name == "keys") for name, each in inputs.items()}
+        shaken = shake(inputs, epsilon, generator)
         moved.append(_differentiate(case, shaken, gradient, None if case.exact else noise)[0])
     rounding = _rounding(case, inputs, weights, gradient, generator)
     allowed = {}
@@ -160,6 +160,11 @@ def _noise(shape: torch.Size, keys: Tensor, alike: bool, generator: torch.Genera
         return noise
     same = _first_of_equals(keys).expand(*shape[:-2], shape[-1])
     return noise.gather(-1, same.unsqueeze(-2).expand(shape))
+
+
+def shake(inputs: dict[str, Tensor], epsilon: float, generator: torch.Generator) -> dict[str, Tensor]:
+    """The inputs off by rounding."""
+    return {name: _shaken(each, epsilon, generator, name == "keys") for name, each in inputs.items()}
 
 
 def _shaken(tensor: Tensor, epsilon: float, generator: torch.Generator, keys: bool) -> Tensor:

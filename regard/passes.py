@@ -20,7 +20,7 @@ from regard.engines.reference import Reference, define_weights
 from regard.engines.rounding import Rounding
 from regard.engines.strips import pool_by_strips, strips_of
 from regard.engines.sums import Pooled
-from regard.engines.tiled import Tiled, pool_stream
+from regard.engines.tiled import Tiled, in_range, pool_stream
 from regard.engines.tiles import Stream, Tile
 from regard.masks import Cover, Selected
 from regard.problem import AttentionProblem
@@ -53,7 +53,10 @@ class Passes:
         """The pooled output, and the statistics with it."""
         if not self._defined:
             with self._passes(1):
-                pooled = pool_stream(self._stream) if self._compiled is None else self._compiled.pool()
+                if self._compiled is None:
+                    pooled = pool_stream(self._stream)
+                else:
+                    pooled = in_range(self._stream, self._compiled.pool())
             if not self._shows(pooled.statistics):
                 return pooled
         with self._passes(1):
@@ -257,7 +260,7 @@ class Passes:
         pooled = compiled.pool_and_find(reader.targets())
         self.__dict__["_statistics"] = pooled.statistics
         if pool and not self._shows(pooled.statistics):
-            self.__dict__["pooled"] = pooled
+            self.__dict__["pooled"] = in_range(self._stream, pooled)
 
     def _blocks(self) -> Iterator[tuple[Tensor, range, range]]:
         if self.by_strips:

@@ -6,6 +6,7 @@ Here in plain torch, for every device; on a CPU `engines/cpu` has compiled kerne
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -24,11 +25,15 @@ from regard.engines.tiles import TILE_ELEMENTS, Stream
 from regard.problem import AttentionProblem
 from regard.scores.capture import capturing
 from regard.tensors import is_finite
+from regard.tracing import is_capturing, is_tracing
 from regard.weights import OnePass, Weights
 from regard.weights.onepass import shift
 
 # Queries from which a look at all keys and values costs less than a hundredth of what is computed with them.
 MANY_QUERIES = 1024
+
+# How far from 1 a sum of numerators may be before they are divided by it first: float32 has 2⁻¹²⁶ to 2¹²⁸.
+REACH = 2.0**32
 
 
 class Tiled(Engine):
@@ -122,10 +127,24 @@ def _tracked(problem: AttentionProblem) -> bool:
 def pool_stream(stream: Stream) -> Pooled:
     """The pooled output of a stream of tiles, and the statistics of its rows."""
     if stream.compiled is not None:
-        return stream.compiled.pool()
+        return in_range(stream, stream.compiled.pool())
     if isinstance(stream.rule, OnePass):
-        return sum_stream(stream).finish(stream.rule)
+        return in_range(stream, sum_stream(stream).finish(stream.rule))
     return _pool_in_passes(stream)
+
+
+def in_range(stream: Stream, pooled: Pooled) -> Pooled:
+    """What one pass pooled; weights first, where values times numerators may have left the numbers of the dtype."""
+    rule = stream.rule
+    if not isinstance(rule, OnePass) or not rule.normalized or rule.shifted:
+        return pooled
+    totals = pooled.statistics[1]
+    if totals.is_meta or not totals.numel() or is_tracing() or is_capturing(totals.device):
+        return pooled
+    least, most = (float(each) for each in torch.aminmax(torch.where(totals.isfinite(), totals, 1)))
+    if least >= 1 / REACH and most <= REACH:
+        return pooled
+    return _pool_in_passes(replace(stream, kernels=False))
 
 
 def sum_stream(stream: Stream) -> Sums:

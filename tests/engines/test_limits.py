@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard import Allowed, Causal, Dot, GlobalKeys, KeyMask, Padding, Score, attend, partial, plan
-from regard.engines import ENGINES, Sdpa
+from regard import Allowed, Causal, Dot, GlobalKeys, KeyMask, Padding, Proportional, Score, attend, partial, plan, weigh
+from regard.engines import ENGINES, Sdpa, Tiled
 from regard.errors import EngineRefusal
 from regard.problem import make_problem
 from regard.scores import DotForm, ScaledDot
@@ -127,3 +127,18 @@ def test_a_full_mask_is_counted_in_the_bytes():
     x = torch.randn(1, 1, 256, 8)
     allowed = Allowed(torch.ones(256, 256, dtype=torch.bool).tril())
     assert plan(x, x, x, mask=allowed, engine="sdpa").bytes >= 256 * 256 * 4
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize(("score", "value"), [(1e30, 1e10), (1e-16, 1e-27)])
+def test_a_share_of_values_is_computed_where_score_times_value_is_no_number(score, value, kernels):
+    generator = torch.Generator().manual_seed(0)
+    queries, keys = torch.rand(2, 3, 4, generator=generator) * score**0.5
+    values = torch.rand(3, 2, generator=generator) * value
+    options = {"score": Dot(), "weights": Proportional()}
+    wanted = attend(queries, keys, values, **options, engine="reference")
+    for output in (
+        attend(queries, keys, values, **options, engine=Tiled(kernels=kernels)),
+        weigh(queries, keys, values, **options, engine=Tiled(kernels=kernels)).output,
+    ):
+        torch.testing.assert_close(output, wanted, rtol=1e-5, atol=0)
