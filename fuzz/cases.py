@@ -246,7 +246,7 @@ class _Maker:
             case "sparsemax":
                 return Part("entmax", {"alpha": 2.0})
             case "entmax":
-                alpha = self.random.choice((1.05, 1.3, 1.5, 2.0, 2.5))
+                alpha = self.random.choice((1.05, 1.3, 1.5, 2.0, 2.5, 4.0))
                 return Part(kind, {"alpha": self.learn("alpha", alpha, 0.25)})
             case "top-k":
                 inner = self.rule(self.random.choice(("softmax", "softmax", "raw", "sparsemax", "conic", "uniform")))

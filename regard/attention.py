@@ -148,7 +148,8 @@ def partial(
     """Attention over a part of the keys, to be merged with other parts: for shards and rings.
 
     Arguments as `attend`. The parts' keys follow each other in the order in which they are merged; a positional mask
-    must be aligned with its own part (`align=` an integer).
+    or score must be aligned with its own part: `align=` an integer, where its first query stands among all keys, less
+    where the part begins.
 
     Example:
         >>> import torch

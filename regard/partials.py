@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,9 @@ from regard.engines.sums import Sums
 from regard.engines.tiled import pool_stream, sum_stream
 from regard.engines.tiles import Stream
 from regard.errors import EngineRefusal, OptionError, ShapeError
+from regard.positions import resolve_offset
 from regard.problem import AttentionProblem
-from regard.scores import Score
+from regard.scores import Alibi, RelativeBias, Score
 from regard.scores.capture import capturing
 from regard.tracing import is_hidden
 from regard.weights import OnePass, Weights
@@ -170,10 +171,12 @@ def _same(module: nn.Module, other: nn.Module) -> bool:
 
 
 def _held(module: nn.Module) -> dict[str, object]:
-    """What a module holds itself: attributes that a class gave it, and buffers."""
-    return {name: each for name, each in vars(module).items() if not name.startswith("_")} | dict(
-        module.named_buffers(recurse=False)
-    )
+    """What a module holds itself: attributes that a class gave it, and buffers.
+
+    But for `align`: queries stand elsewhere among the keys of each part.
+    """
+    held = {name: each for name, each in vars(module).items() if not name.startswith("_") and name != "align"}
+    return held | dict(module.named_buffers(recurse=False))
 
 
 def _equal(one: object, other: object) -> bool:
@@ -189,6 +192,9 @@ def start_partial(problem: AttentionProblem) -> Partial:
             f"partial() must have a rule with passes over tiles: {type(problem.weights).__name__} has none. "
             f"Define solve(fold), or use attend()."
         )
+    for term in problem.score.modules():
+        if isinstance(term, Alibi | RelativeBias):
+            resolve_offset(term.align, replace(problem.grid, whole=False), type(term).__name__)
     stream = Stream((problem,))
     with torch.no_grad(), capturing() as captured, torch.autocast(problem.grid.device.type, enabled=False):
         sums = sum_stream(stream) if isinstance(problem.weights, OnePass) else None

@@ -28,6 +28,7 @@ class Grid:
     n_queries: int
     n_keys: int
     device: torch.device = torch.device("cpu")
+    whole: bool = True  # whether these are all keys, not a part that others precede or follow
 
     @property
     def rows(self) -> range:
@@ -59,6 +60,11 @@ def check_align(align: Align, owner: str) -> None:
 
 def resolve_offset(align: Align, grid: Grid, owner: str) -> int | Tensor:
     """The offset of the queries among the keys: an integer, or a tensor `(*batch, 1, 1)`."""
+    if not grid.whole and (align is None or isinstance(align, str)):
+        raise OptionError(
+            f"`align` of {owner} must be an integer offset where keys are a part of all: got {align!r}. "
+            f"Pass the position of the first query among all keys, less that of the part's first key."
+        )
     if align is None:
         if grid.n_queries != grid.n_keys:
             raise ShapeError(

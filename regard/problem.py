@@ -230,7 +230,7 @@ def make_problem(
     problem = AttentionProblem(queries, keys, values, score, weights, mask, float(dropout), seed, autocast_dtype)
     grid = problem.grid  # batch axes that do not broadcast are found here, at the door
     if mask is not None:
-        mask.check(grid)
+        mask.check(grid if all_keys else replace(grid, whole=False))
     return problem
 
 

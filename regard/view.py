@@ -44,6 +44,7 @@ class WeightsView:
     """The weights α of a problem, computed when they are read. Made by `weigh`.
 
     Every reading comes from the same weights, at any magnitude, or raises `ViewExpired`: the inputs were changed.
+    (What is written to queries or keys through `.data` or NumPy torch does not count, and a view does not notice.)
     Weights are those before dropout. Shapes are `(*batch_shape, ...)`. Readings are float32 at least, whatever the
     inputs; the output has their dtype.
     """

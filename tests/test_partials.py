@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import regard
-from regard import Causal, Dot, KeyMask, Softmax, attend, partial
-from regard.errors import EngineRefusal, ShapeError
+from regard import Alibi, Causal, Dot, KeyMask, PerHead, Softmax, attend, partial
+from regard.errors import EngineRefusal, OptionError, ShapeError
 
 RULES = {
     "softmax": regard.Softmax(),
@@ -160,10 +160,33 @@ def test_the_gradient_of_parts_that_are_not_finite_under_a_mask_is_refused():
     q, k, v = drawn(grad=True)
     broken = v.detach().clone()
     broken[2] = torch.nan
-    part = partial(q, k, broken, mask=Causal(align="end"))
+    part = partial(q, k, broken, mask=Causal(align=k.shape[-2] - q.shape[-2]))
     text = r"The gradient of a merged partial must have finite .* under a mask: got NaN or infinity"
     with pytest.raises(EngineRefusal, match=text):
         part.finish()
+
+
+def test_a_positional_score_is_aligned_with_each_part():
+    q, k, v = drawn()
+    n, m = q.shape[-2], k.shape[-2]
+    whole = attend(q, k, v, score=Dot() + Alibi(0.3, align="end"), engine="reference")
+    parts = [
+        partial(q, k[..., a:b, :], v[..., a:b, :], score=Dot() + Alibi(0.3, align=m - n - a))
+        for a, b in itertools.pairwise(CUTS)
+    ]
+    torch.testing.assert_close(merged(parts).finish(), whole)
+
+
+@pytest.mark.parametrize("align", [None, "start", "end"])
+def test_a_part_must_be_told_where_queries_stand_among_all_keys(align):
+    x = torch.rand(2, 4, 3)
+    text = r"`align` of \w+ must be an integer offset where keys are a part of all: got"
+    heads = PerHead([Causal(align=align), Causal(align=align)])
+    for mask in (Causal(align=align), Causal(align=align) & KeyMask(torch.ones(4, dtype=torch.bool)), heads):
+        with pytest.raises(OptionError, match=text):
+            partial(x, x, x, mask=mask)
+    with pytest.raises(OptionError, match=text):
+        partial(x, x, x, score=Dot() + Alibi(0.3, align=align))
 
 
 def test_parts_of_other_sizes_are_refused():

@@ -12,7 +12,7 @@ from regard.problem import AttentionProblem
 from regard.scores import ChannelForm, DotForm, Form, SumForm, steps
 from regard.scores.parts import Axes
 from regard.tensors import is_finite
-from regard.weights import Entmax, OneHot, Sigmoid, Softmax, Sparsemax, TopK, Uniform, Weights
+from regard.weights import Entmax, Sigmoid, Softmax, Sparsemax, TopK, Uniform, Weights
 
 # Where a score of NaN shows, by rule: in all of its row; in the choice of keys, where it comes first; in its pair
 # alone; nowhere. Rules that are not here, and users' own, go by the definition.
@@ -21,7 +21,6 @@ SPREADS: dict[type[Weights], str] = {
     Softmax: ROW,
     Entmax: ROW,
     Sparsemax: ROW,
-    OneHot: CHOICE,
     TopK: CHOICE,
     Sigmoid: PAIR,
     Uniform: NOWHERE,
@@ -85,13 +84,12 @@ def mark(problem: AttentionProblem, chooses: bool) -> Marks | None:
     unclear = infinite_queries | sees(problem, infinite_keys)
     undefined = (undefined_queries & any_seen(problem)) | sees(problem, undefined_keys)
     rule = problem.weights
-    spread_by = SPREADS[type(rule)]
-    chosen = isinstance(rule, OneHot)
+    chosen = False
     if isinstance(rule, TopK):
         # What a row then weighs is NaN: it may pass to those chosen, and to no other.
         chosen = chooses and type(rule.then) is Softmax and not problem.dropout and not bool(unclear.any())
         unclear = unclear if chosen else unclear | undefined
-    if spread_by == NOWHERE or isinstance(rule, OneHot):
+    if SPREADS[type(rule)] == NOWHERE:
         undefined = torch.zeros_like(undefined)
     if bool(unclear.any()) and 2 * int(rows_of(unclear, problem).numel()) > problem.grid.n_queries:
         return None

@@ -23,7 +23,7 @@ from regard.engines.strips import define_rows, pool_by_strips
 from regard.problem import AttentionProblem
 from regard.scores.parts import Axes
 from regard.tensors import broadcast_shapes, broken_vectors
-from regard.weights import OneHot, Sigmoid, Softmax, Uniform
+from regard.weights import Sigmoid, Softmax, Uniform
 
 # Rows that see an infinite value, and no NaN, up to which their gradients go by the definition, which tells +inf, −inf
 # and NaN apart: so many, or this share of all. Where there are more, NaN stands for all three.
@@ -93,7 +93,7 @@ class _Case:
     @property
     def _has_slope(self) -> bool:
         """Whether a gradient goes to scores at all."""
-        return not isinstance(self.problem.weights, OneHot | Uniform)
+        return not isinstance(self.problem.weights, Uniform)
 
     def finish(self, pooled: Tensor, *, tracked: bool) -> Tensor:
         """The output, from that of the run."""

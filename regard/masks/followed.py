@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -92,7 +94,7 @@ class Followed(Mask):
 
     def _before(self, grid: Grid) -> Grid:
         """The problem without the keys that follow."""
-        return Grid(grid.batch_shape, grid.n_queries, grid.n_keys - self.added, grid.device)
+        return replace(grid, n_keys=grid.n_keys - self.added)
 
     def __repr__(self) -> str:
         return f"Followed({self.mask!r}, {self.added})"

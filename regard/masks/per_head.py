@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -135,7 +136,7 @@ class PerHead(Mask):
 
 
 def _of_one_head(grid: Grid) -> Grid:
-    return Grid(grid.batch_shape[:-1], grid.n_queries, grid.n_keys, grid.device)
+    return replace(grid, batch_shape=grid.batch_shape[:-1])
 
 
 def _of_head(positions: Tensor, head: int) -> Tensor:

@@ -22,14 +22,15 @@ def one_hot(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         return scores
     columns = torch.arange(scores.shape[-1], device=scores.device)
     _, index = _Best().lift(scores.detach(), columns)
-    return (columns == index).to(scores.dtype)
+    return _weights(scores.detach(), columns == index)
 
 
 class OneHot(Weights):
     """α = 1 at the best key and 0 elsewhere: a traditional database query. No gradient flows to scores.
 
     Ties go to the lowest index: among scores that are equal, and among allowed keys that are equal bit for bit and have
-    the same bias, though rounding may have put their scores apart (while torch traces, the scores alone decide).
+    the same bias, though rounding may have put their scores apart (while torch traces, the scores alone decide). Where
+    a key that is seen has a score of NaN, nobody knows the best: the weight of the first such key is NaN.
 
     Example:
         >>> import torch
@@ -54,10 +55,15 @@ class OneHot(Weights):
         return ((1, torch.int64),)
 
     def weights(self, scores: Tensor, statistics: Statistics, columns: Tensor) -> Tensor:
-        return (columns == statistics[0]).to(scores.dtype)
+        return _weights(scores, columns == statistics[0])
 
     def slope(self, scores: Tensor, weights: Tensor, statistics: Statistics, columns: Tensor) -> None:
         return None
+
+
+def _weights(scores: Tensor, chosen: Tensor) -> Tensor:
+    """1 where a key was chosen; NaN if nobody can say that it is the best, since its score is NaN."""
+    return torch.where(chosen & scores.isnan(), torch.nan, chosen.to(scores.dtype))
 
 
 class _Best:
@@ -69,6 +75,6 @@ class _Best:
         return best, torch.where(best == -torch.inf, -1, index)
 
     def merge(self, left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        # Equal scores keep the left one, whose column is lower. A NaN on the right counts as better, as max() does.
+        # Equal scores keep the left one, whose column is lower. A NaN counts as better, as max() does.
         better = (right[0] > left[0]) | (right[0].isnan() & ~left[0].isnan())
         return torch.where(better, right[0], left[0]), torch.where(better, right[1], left[1])

@@ -256,3 +256,12 @@ def test_the_k_best_of_fewer_keys_take_the_room_of_those(engine):
     output.sum().backward()
     assert rule.then.temperature.grad is not None
     assert regard.weigh(queries, keys, keys, weights=rule).top(7).indices.shape == (3, 7)
+
+
+@pytest.mark.parametrize("engine", ["reference", Tiled(kernels=False), Tiled(kernels=True), None])
+def test_one_hot_of_a_key_that_is_nan_is_nan_where_it_is_seen(engine):
+    q, k, v = torch.ones(3, 4), torch.ones(3, 4), torch.ones(3, 2)
+    k[2] = torch.nan
+    output = attend(q, k, v, weights=regard.OneHot(), mask=regard.Causal(), engine=engine)
+    assert output[:2].isfinite().all()
+    assert output[2].isnan().all()
