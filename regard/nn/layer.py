@@ -48,7 +48,7 @@ class AttentionLayer(nn.Module):
             raise OptionError(f"`dropout` must be in [0, 1): got {dropout}. It is the share of weights to drop.")
         self.score = _checked(ScaledDot() if score is None else score, Score, "score", "ScaledDot()")
         self.weights = _checked(Softmax() if weights is None else weights, Weights, "weights", "Softmax()")
-        self.mask = PerHead(mask) if isinstance(mask, Sequence) else mask
+        self.mask = PerHead(mask) if isinstance(mask, Sequence) and not isinstance(mask, str) else mask
         if self.mask is not None:
             _checked(self.mask, Mask, "mask", "Causal()")
         self.dropout = dropout

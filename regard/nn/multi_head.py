@@ -31,6 +31,9 @@ class MultiHeadAttention(ProjectedHeads):
     output projection, with weights and without, where PyTorch returns NaN. The weights that are returned are those
     before dropout. No other path is taken in eval mode.
 
+    NaN in a token that is padding reaches no output but its own, and yet the gradient of the projections, as in
+    PyTorch, since 0 · NaN is NaN: fill padding with numbers.
+
     It runs inside PyTorch's own layers too (`torch_layer.self_attn = ...`): their fused path for eval mode, which reads
     parameters and nothing else, is not taken, and nested tensors that their encoder makes are padded again.
 

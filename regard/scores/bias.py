@@ -107,6 +107,7 @@ class Alibi(ScoreTerm):
         return cls([2 ** (-8 * (i + 1) / heads) for i in range(heads)], align=align)
 
     def step(self, grid: Grid) -> Step:
+        _check_heads(self.slopes.shape, grid, "`slopes` of Alibi")
         return AddDistance(*positions_on_a_line(self.align, grid, "Alibi"), per_head(self.slopes))
 
     def extra_repr(self) -> str:
@@ -143,11 +144,21 @@ class RelativeBias(ScoreTerm):
         self.table = nn.Parameter(torch.zeros(*heads_shape(heads), 2 * max_distance + 1))
 
     def step(self, grid: Grid) -> Step:
+        _check_heads(self.table.shape[:-1], grid, "`heads` of RelativeBias")
         return AddRelative(*positions_on_a_line(self.align, grid, "RelativeBias"), self.table.unsqueeze(-2))
 
     def extra_repr(self) -> str:
         heads = f", heads={self.heads}" if self.heads else ""
         return f"max_distance={self.max_distance}{heads}, align={self.align!r}"
+
+
+def _check_heads(shape: Sequence[int], grid: Grid, owner: str) -> None:
+    """Raise unless what there is one of for each head broadcasts with the last batch axis."""
+    if shape and grid.batch_shape and 1 not in (shape[-1], grid.batch_shape[-1]) and shape[-1] != grid.batch_shape[-1]:
+        raise ShapeError(
+            f"{owner} must be one for all heads, or one for each entry of the last batch axis: got {shape[-1]} for "
+            f"batch axes {grid.batch_shape}. Pass {grid.batch_shape[-1]}."
+        )
 
 
 def positions_on_a_line(align: Align, grid: Grid, owner: str) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from regard.engines import Tiled
 from regard.engines.gradients import Run, gradients_over_tiles
+from regard.engines.rounding import rounds_apart
+from regard.engines.strips import pool_by_strips
 from regard.engines.tiled import pool_stream
 from regard.engines.tiles import Stream
 from regard.errors import EngineRefusal
@@ -32,7 +34,7 @@ _SCORE = Score()  # stands where a problem names its score: projections are done
 
 def statistics_width(rule: Weights, value_dim: int) -> int:
     """How many numbers a row leaves for the backward pass."""
-    return sum(width for width, _ in rule.layout()) + (value_dim if rule.centre == "slope" else 0)
+    return 1 + sum(width for width, _ in rule.layout()) + (value_dim if rule.centre == "slope" else 0)
 
 
 @torch.library.custom_op("regard::attend", mutates_args=())
@@ -64,9 +66,14 @@ def attend_operator(
         if not isinstance(engine, Tiled) or problem.may_leak:
             output = engine.run(problem).to(problem.compute_dtype)
             return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))
-        pooled = pool_stream(Stream((problem,), engine.tile_elements, engine.kernels))
+        stream = Stream((problem,), engine.tile_elements, engine.kernels)
+        pooled, by_kernels = pool_stream(stream), stream.compiled is not None
+        if said.training and not by_kernels and rounds_apart(problem, pooled.statistics):
+            # As in `Tiled.run`: the backward pass, which runs the engine again, goes by strips, too.
+            output = pool_by_strips(problem).to(problem.compute_dtype)
+            return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))
         statistics = [*pooled.statistics, *(() if pooled.slope_mean is None else (pooled.slope_mean,))]
-        return pooled.output.expand(shape).contiguous(), _packed(statistics, shape[:-1])
+        return pooled.output.expand(shape).contiguous(), _packed(by_kernels, statistics, shape[:-1])
 
 
 @attend_operator.register_fake
@@ -211,7 +218,9 @@ def _gradients_over_tiles(
     """The inputs of the problem that need a gradient, and those gradients."""
     rule = problem.weights
     slope_mean = statistics[..., -problem.values.shape[-1] :].to(output.dtype) if rule.centre == "slope" else None
-    run = Run(Stream((problem,)), _unpacked(rule, statistics, output.dtype), slope_mean, (), True)
+    # Kernels may have become ready since the forward pass, and they round scores otherwise.
+    stream = Stream((problem,), kernels=None if bool(statistics.flatten()[0]) else False)
+    run = Run(stream, _unpacked(rule, statistics, output.dtype), slope_mean, (), True)
     inputs = problem.inputs
     needed = [each.requires_grad for each in inputs]
     with torch.no_grad():
@@ -220,9 +229,10 @@ def _gradients_over_tiles(
     return [each for each, _ in pairs], [to_each for _, to_each in pairs]
 
 
-def _packed(statistics: list[Tensor], rows: Sequence[int]) -> Tensor:
-    """The statistics of rows side by side; indices of keys are exact in float64."""
-    return torch.cat([each.expand(*rows, -1).double() for each in statistics], dim=-1)
+def _packed(by_kernels: bool, statistics: list[Tensor], rows: Sequence[int]) -> Tensor:
+    """Whether kernels computed them, and the statistics of rows, side by side; keys' indices are exact in float64."""
+    first = statistics[0].new_full((*rows, 1), by_kernels, dtype=torch.float64)
+    return torch.cat([first, *(each.expand(*rows, -1).double() for each in statistics)], dim=-1)
 
 
 def _no_statistics(like: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -235,7 +245,7 @@ def _has_statistics(packed: Tensor) -> bool:
 
 
 def _unpacked(rule: Weights, packed: Tensor, dtype: torch.dtype) -> Statistics:
-    statistics, start = [], 0
+    statistics, start = [], 1
     for width, kind in rule.layout():
         statistics.append(packed[..., start : start + width].to(kind or dtype))
         start += width

@@ -101,3 +101,9 @@ def test_what_is_no_mask_at_all_is_refused(name):
 def test_padding_that_does_not_fit_is_refused(name, padding):
     with pytest.raises(RegardError, match="adding"):
         LAYERS[name]()(TOKENS, TOKENS, padding)
+
+
+@pytest.mark.parametrize("make", [nn.SelfAttention, lambda size, **mask: nn.MultiHeadAttention(size, 2, **mask)])
+def test_a_word_is_no_mask(make):
+    with pytest.raises(DtypeError, match=r"`mask` must be a Mask: got str\. Pass one of regard's, such as Causal\(\)"):
+        make(4, mask="causal")

@@ -164,9 +164,21 @@ def test_a_bias_of_another_size_is_refused():
         attend(torch.ones(2, 3), torch.ones(5, 3), torch.ones(5, 1), score=Dot() + Bias(torch.ones(2, 4)))
 
 
-@pytest.mark.parametrize("term", [Alibi([1.0, 2.0]), RelativeBias(2, heads=2), Bias(torch.ones(2, 5, 5))])
-def test_terms_for_another_number_of_heads_are_refused(term):
-    text = r"What a score or rule has for each head must broadcast with the last batch axis: .* do not broadcast\."
+BROADCAST = r"What a score or rule has for each head must broadcast with the last batch axis: .* do not broadcast\."
+EACH = (
+    r"must be one for all heads, or one for each entry of the last batch axis: got 2 for batch axes \(3,\)\. Pass 3\."
+)
+
+
+@pytest.mark.parametrize(
+    ("term", "text"),
+    [
+        (Alibi([1.0, 2.0]), f"`slopes` of Alibi {EACH}"),
+        (RelativeBias(2, heads=2), f"`heads` of RelativeBias {EACH}"),
+        (Bias(torch.ones(2, 5, 5)), BROADCAST),
+    ],
+)
+def test_terms_for_another_number_of_heads_are_refused(term, text):
     with pytest.raises(ShapeError, match=text):
         attend(torch.ones(3, 5, 2), torch.ones(5, 2), torch.ones(5, 1), score=Dot() + term)
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard import Additive, Causal, Dot, Entmax, Gated, Laplacian, Padding, SoftCap, Softmax, TopK
+from regard import Additive, Causal, Dot, Entmax, Gated, Laplacian, Padding, Sigmoid, SoftCap, Softmax, TopK, attend
+from regard.engines.cpu import warming
 from regard.errors import EngineRefusal
 from regard.traced import lanes
 from regard.traced.lanes import attend_traced
@@ -79,3 +80,27 @@ def test_the_operators_run_under_vmap_entry_by_entry(monkeypatch):
         return attend_operator(each, [tensor.detach() for tensor in tensors], *rest)[0].square().sum()  # type: ignore[no-any-return]
 
     torch.testing.assert_close(torch.vmap(pooled)(stacked), torch.stack([pooled(each) for each in stacked]))
+
+
+OPTIONS: dict[str, Any] = {"score": Dot(), "mask": None, "dropout": 0.0, "engine": "tiled"}
+
+
+def test_a_backward_pass_goes_the_way_of_its_forward_pass(monkeypatch):
+    leaves = [torch.randn(2, 300, 16, requires_grad=True) for _ in range(3)]
+    found = []
+    for later in (False, True):  # whether kernels become ready between the two
+        monkeypatch.setattr(warming, "are_ready", lambda names: False)
+        output = attend_traced(*leaves, weights=Sigmoid(), **OPTIONS)
+        monkeypatch.setattr(warming, "are_ready", lambda names, later=later: later)
+        found.append(torch.autograd.grad(output.square().sum(), leaves))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_gradients_of_huge_scores_are_those_of_the_weights_before(monkeypatch):
+    monkeypatch.setattr(warming, "are_ready", lambda names: False)
+    leaves = [(torch.randn(2, 300, 16) * size).requires_grad_() for size in (3e3, 3e3, 1.0)]
+    found = [
+        torch.autograd.grad(output.square().sum(), leaves)
+        for output in (attend_traced(*leaves, weights=Softmax(), **OPTIONS), attend(*leaves, **OPTIONS))
+    ]
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))

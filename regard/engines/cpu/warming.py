@@ -59,9 +59,8 @@ _state = _State()
 def _forget() -> None:
     """In a forked child: the threads that wait are not there."""
     global _state
-    ready, said = _state.ready, _state.said
-    _state = _State()
-    _state.ready, _state.said = ready, said
+    before, _state = _state, _State()
+    _state.ready, _state.starts, _state.said = before.ready, before.starts, before.said
 
 
 os.register_at_fork(after_in_child=_forget)

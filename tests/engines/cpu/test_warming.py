@@ -351,3 +351,10 @@ def test_sources_of_machine_code_lie_in_one_folder_and_are_compiled_ahead():
     sources = [path for path in package.rglob("*.py") if "\n@kernel" in path.read_text()]
     assert {path.parent for path in sources} == {package / "engines" / "cpu"}
     assert {path.stem for path in sources} == {name.partition(".")[0] for name in warming.kernels()}
+
+
+def test_a_forked_child_knows_how_often_compiling_was_tried(monkeypatch):
+    monkeypatch.setattr(warming, "_state", warming._State())
+    warming._state.starts, warming._state.runs = warming.MOST_STARTS, True
+    warming._forget()
+    assert (warming._state.starts, warming._state.runs) == (warming.MOST_STARTS, False)
