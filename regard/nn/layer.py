@@ -8,11 +8,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.attention import attend, weigh
-from regard.engines.reference import define_weights
+from regard.engines.products import pool
+from regard.engines.reference import connect, define_weights, dropout_factors
 from regard.errors import DtypeError, OptionError
 from regard.masks import Mask, PerHead
 from regard.nn.recording import note
-from regard.problem import make_problem
+from regard.problem import draw_seed, make_problem
 from regard.scores import Bias, ScaledDot, Score
 from regard.tensors import without_autocast
 from regard.tracing import is_tracing
@@ -78,7 +79,16 @@ class AttentionLayer(nn.Module):
     def pool_and_weigh(
         self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | None = None, bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """What `pool` gives, and all weights as a tensor, before dropout: n × m of them; arguments as `pool`."""
+        """What `pool` gives, and the n × m weights as a tensor, those that dropout left; arguments as `pool`."""
+        if self._dropped():
+            options = self._options(queries, mask, bias)
+            note(self, queries, keys, options)
+            problem = make_problem(queries, keys, values, **options, dropout=self._dropped(), seed=draw_seed())
+            with without_autocast(queries.device.type):
+                weights = define_weights(problem)
+                weights = weights * dropout_factors(problem, None, weights.dtype)
+                pooled = pool(weights, problem.values.to(weights.dtype)).to(problem.dtype)
+            return connect(pooled, problem.inputs), weights.to(problem.dtype)
         if not is_tracing():
             view = self.view(queries, keys, values, mask=mask, bias=bias)
             return view.output, view.dense().to(values.dtype)  # as PyTorch's layer has them

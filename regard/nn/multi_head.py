@@ -27,9 +27,8 @@ class MultiHeadAttention(ProjectedHeads):
 
     Constructor, parameters (names, shapes, seeded initialisation), `forward` and what it returns are PyTorch's, and so
     is the meaning of its masks: True in `attn_mask` and `key_padding_mask` means "may not look". (`mask=`, as all else
-    in regard, means the opposite.) It differs in three things. A query that may look nowhere gets zeros before the
-    output projection, with weights and without, where PyTorch returns NaN. The weights that are returned are those
-    before dropout. No other path is taken in eval mode.
+    in regard, means the opposite.) It differs in two things. A query that may look nowhere gets zeros before the
+    output projection, with weights and without, where PyTorch returns NaN. No other path is taken in eval mode.
 
     NaN in a token that is padding reaches no output but its own, and yet the gradient of the projections, as in
     PyTorch, since 0 · NaN is NaN: fill padding with numbers.
@@ -137,7 +136,7 @@ class MultiHeadAttention(ProjectedHeads):
 
         Returns:
             (output in the layout of `query`, weights `(batch, n_queries, n_keys)` or None); weights that are not
-            averaged have an axis of heads after the batch.
+            averaged have an axis of heads after the batch. In training they are those that dropout left, scaled up.
         """
         check_tensors(query=query, key=key, value=value)
         if query.is_nested or key.is_nested or value.is_nested:

@@ -360,3 +360,18 @@ def test_numbers_for_each_sequence_and_head_fit():
     alone = nn.MultiHeadAttention(DIM, HEADS, batch_first=True, weights=Entmax(1.6))
     alone.load_state_dict(layer.state_dict(), strict=False)
     torch.testing.assert_close(weights[1, 2], alone(x, x, x, average_attn_weights=False)[1][1, 2])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_in_training_the_weights_are_those_that_dropout_left_as_in_pytorch(compiled):
+    x = torch.rand(2, 12, 8)
+    layer = nn.MultiHeadAttention(8, 2, dropout=0.5, batch_first=True)
+    _, before = layer.eval()(x, x, x, average_attn_weights=False)
+    layer.train()
+    call = torch.compile(layer, backend="eager") if compiled else layer
+    output, weights = call(x, x, x, average_attn_weights=False)
+    kept = weights != 0
+    assert 0.3 < kept.float().mean() < 0.7
+    torch.testing.assert_close(weights[kept], 2 * before[kept])
+    values = (x @ layer.W_V.unsqueeze(1)).transpose(0, 1)  # (batch, heads, n, head_dim); no bias yet
+    torch.testing.assert_close(output, (weights @ values).transpose(1, 2).flatten(2) @ layer.W_O)
