@@ -37,7 +37,7 @@ DOOR = (
     Mutant(
         "a mask is checked at the door",
         "regard/problem.py",
-        "        mask.check(grid)\n",
+        "        mask.check(grid if all_keys else replace(grid, whole=False))\n",
         "        pass\n",
         ("tests/test_problem.py", "tests/masks/test_padding.py"),
     ),

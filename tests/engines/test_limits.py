@@ -7,7 +7,7 @@ from regard import Allowed, Causal, Dot, GlobalKeys, KeyMask, Padding, Proportio
 from regard.engines import ENGINES, Sdpa, Tiled
 from regard.errors import EngineRefusal
 from regard.problem import make_problem
-from regard.scores import DotForm, ScaledDot
+from regard.scores import Additive, DotForm, ScaledDot
 from regard.testing import AllocationTrap
 from regard.weights import Softmax
 
@@ -142,3 +142,19 @@ def test_a_share_of_values_is_computed_where_score_times_value_is_no_number(scor
         weigh(queries, keys, values, **options, engine=Tiled(kernels=kernels)).output,
     ):
         torch.testing.assert_close(output, wanted, rtol=1e-5, atol=0)
+
+
+def test_gradients_of_additive_scores_with_huge_values_are_numbers():
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(64, 8, generator=generator) for _ in range(3))
+    torch.manual_seed(0)
+    score = Additive(8, 8, 8)
+    for each in score.parameters():
+        torch.nn.init.normal_(each)
+    found = []
+    for kernels in (False, True):
+        leaves = [each.clone().requires_grad_() for each in (q, k, v * 1e30)]
+        output = attend(*leaves, score=score, engine=Tiled(kernels=kernels))
+        found.append(torch.autograd.grad(output.sum(), leaves))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(other / one.abs().max(), one / one.abs().max(), rtol=0, atol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -22,6 +23,9 @@ from regard.weights import OneHot, OnePass, Softmax, Statistics
 
 # How many times fewer keys a row must list than tiles would visit for gathering them to be cheaper.
 GATHERING = 6
+
+# dO times values, from which on the gradients of channels are computed of a smaller dO.
+LARGEST = 2.0**48
 
 
 class Compiled:
@@ -84,6 +88,9 @@ class Compiled:
         grid = program.problem.grid
         rows = (program.n_entries, grid.n_queries)
         gradient = gradient.float().reshape(*rows, -1).contiguous()
+        if self.program.channel is not None and (factor := _too_large(gradient, program.problem.values)):
+            found = self.gradients(needed, statistics, centre, gradient / factor)
+            return [None if each is None else each * factor for each in found]
         delta = torch.zeros(rows, **FLOATS) if centre is None else (gradient * centre.reshape(*rows, -1)).sum(-1)
         way: WayBack = self.way
         if program.choose:
@@ -119,3 +126,14 @@ class Compiled:
         share = rule.sink_weight(statistics)  # (..., n_queries, 1)
         total = (-share * delta).double().sum_to_size(*rule.sink.shape, 1, 1)
         return total.reshape(rule.sink.shape).to(rule.sink.dtype)
+
+
+def _too_large(gradient: Tensor, values: Tensor) -> float:
+    """What dO is to be divided by before channels differentiate, a power of two; 0 for nothing.
+
+    A gradient is linear in dO, and the steps to that of tanh multiply dP by as much as 2⁶⁴ before they divide it.
+    """
+    if not gradient.numel() or not values.numel():
+        return 0.0
+    size = math.prod(float(torch.stack(each.aminmax()).abs().max()) for each in (gradient, values.detach()))
+    return 2.0 ** math.frexp(size)[1] if LARGEST < size < math.inf else 0.0
