@@ -212,7 +212,7 @@ def _rounding(
     temperature = rule.options.get("temperature", 1.0)
     scores = scored.scores / (leaves[temperature] if isinstance(temperature, str) else temperature)
     if not scores.requires_grad:
-        return {}
+        return {name: 1e-7 * float(gradient.abs().sum()) for name in alphas_of(rule)}
     slope = _slope(rule, weights, scored)
     size = gradient.abs() @ leaves["values"].detach().abs().mT
     size = slope * (size + (weights.abs() * size).sum(-1, keepdim=True))

@@ -223,7 +223,7 @@ def _gradients(
         return tuple(next(found) if need else None for need in needed)
     assert pooled is not None
     assert log_totals is not None
-    if are_large(log_totals, log_totals.dtype):
+    if are_large(log_totals):
         # The kernels would compute other weights again than their logarithms of totals are of.
         return _gradients_of_strips(frame, needed, gradient, left, right, values)
     folded = fold(frame.grid, left, right, values)

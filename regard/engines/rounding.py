@@ -19,8 +19,9 @@ from regard.scores.form import ChannelForm, DotForm, Form, Step, SumForm
 from regard.tracing import is_capturing, is_tracing
 from regard.weights import Conic, Entmax, Proportional, Raw, Softmax, Statistics, TopK, Uniform, Weights
 
-# How far apart two roundings of a score may be: in float32, where its terms are up to 1,024.
-LIMIT = 2.0**-13
+# How large the terms of a score may be. Two roundings of it are then apart by a few parts in 10⁴ in float32, in 10¹³ in
+# float64: less than weights are good for.
+LIMIT = 1024.0
 
 # Terms of both signs are rounded apart by less than those of one.
 CANCELLING = 4
@@ -80,7 +81,7 @@ class Rounding:
         return peaks is not None and not self._is_small(_largest(torch.where(peaks == -torch.inf, 0, peaks)))
 
     def _is_small(self, size: float) -> bool:
-        return self._eps * size <= LIMIT  # NaN is not
+        return size <= LIMIT  # NaN is not
 
 
 def rounds_apart(problem: AttentionProblem, statistics: Statistics) -> bool:
@@ -88,15 +89,15 @@ def rounds_apart(problem: AttentionProblem, statistics: Statistics) -> bool:
     at every query and key.
     """
     peaks = _peaks(problem.weights, statistics)
-    return peaks is not None and are_large(peaks, problem.compute_dtype)
+    return peaks is not None and are_large(peaks)
 
 
-def are_large(peaks: Tensor, dtype: torch.dtype) -> bool:
-    """Whether the best scores of rows are so large that rounding in that dtype shows in weights."""
+def are_large(peaks: Tensor) -> bool:
+    """Whether the best scores of rows are so large that their rounding shows in weights."""
     if peaks.is_meta or is_tracing() or is_capturing(peaks.device) or not peaks.numel():
         return False
     least, most = (float(each) for each in torch.aminmax(torch.where(peaks == -torch.inf, 0, peaks)))
-    return torch.finfo(dtype).eps * max(-least, most) > LIMIT
+    return max(-least, most) > LIMIT
 
 
 def _has_peaks(rule: Weights) -> bool:

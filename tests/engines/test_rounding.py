@@ -57,7 +57,8 @@ def test_how_large_terms_are_is_known_of_every_form(score, size, small):
     problem = make_problem(x, x, x, score=score, weights=regard.Softmax())
     assert Rounding(problem).is_small is small
     assert Rounding(make_problem(x, x, x, score=score, weights=regard.Raw())).is_small
-    assert Rounding(make_problem(x.double(), x.double(), x.double(), score=score.double(), weights=regard.Softmax()))
+    wide = make_problem(x.double(), x.double(), x.double(), score=score.double(), weights=regard.Softmax())
+    assert Rounding(wide).is_small is small
     score.float()
 
 
@@ -68,7 +69,7 @@ def test_distances_of_many_bandwidths_are_harmless_where_a_key_is_near():
     assert not rounding.is_small
     assert not rounding.is_large
     assert not rounding.shows((torch.zeros(50, 1), torch.ones(50, 1)))
-    assert rounding.shows((torch.full((50, 1), -2 * LIMIT / torch.finfo(torch.float32).eps), torch.ones(50, 1)))
+    assert rounding.shows((torch.full((50, 1), -2 * LIMIT), torch.ones(50, 1)))
 
 
 @pytest.mark.parametrize("mask", [None, Causal()])
@@ -81,3 +82,14 @@ def test_fused_gradients_of_huge_scores_are_those_of_weights_that_sum_to_one(eng
     # Each query gives its weights away: over all keys they sum to one for each.
     torch.testing.assert_close(values.grad.sum((-1, -2)), torch.full((1, 2), 40.0))
     assert float(queries.grad.abs().max()) < 1e-3 * float(keys.abs().max())
+
+
+@pytest.mark.parametrize("engine", ["sdpa", "tiled"])
+def test_in_float64_gradients_of_large_scores_are_those_of_weights_that_sum_to_one(engine):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(64, 3).double() for _ in range(3))
+    k[:, 0] = 1e5
+    q[:, 0] = 30
+    v.requires_grad_()
+    attend(q, k, v, score=Dot(), engine=engine).sum().backward()
+    torch.testing.assert_close(v.grad.sum(0), torch.full((3,), 64.0).double(), rtol=1e-13, atol=0)
