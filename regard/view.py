@@ -21,7 +21,6 @@ from regard.engines import Engine, Sdpa
 from regard.engines.strips import pool_by_strips
 from regard.engines.tiled import Tiled
 from regard.errors import OptionError, PromiseBroken
-from regard.masks import Cover
 from regard.passes import Passes
 from regard.problem import AttentionProblem
 from regard.readers import Entropy, Map, Pool, Reader, Received, RowSums, Top, TopWeights, as_integer
@@ -107,9 +106,7 @@ class WeightsView:
         self._versions.check()
         *batch, n_queries, n_keys = self.shape
         rows, columns = _as_range(rows, n_queries), _as_range(columns, n_keys)
-        mask, grid = self._problem.mask, self._problem.grid
-        nothing = mask is not None and mask.cover(rows, columns, grid) is Cover.NONE
-        if nothing or not rows or not columns:
+        if not rows or not columns:
             return self._problem.values.new_zeros(*batch, len(rows), len(columns), dtype=self._problem.compute_dtype)
         return self._passes.weights_of_tile(rows, columns)
 

@@ -66,7 +66,7 @@ HOUSE = (
         "regard/database/leave_one_out.py",
         "        columns[:, *hidden] = -torch.inf",
         "        pass",
-        ("tests/database/test_bandwidth.py",),
+        ("tests/database/test_leave_one_out.py tests/database/test_bandwidth.py",),
     ),
     Mutant(
         "a sorted table is not judged by its first rows",

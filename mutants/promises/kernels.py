@@ -114,7 +114,7 @@ KERNELS = (
         ROWS,
         "np.uint32(0x735A2D97)",
         "np.uint32(0x735A2D95)",
-        ("tests/engines/test_dropout.py",),
+        ("tests/contract/test_engines.py -k kernels_match and unusual and dropout",),
     ),
     Mutant(
         "the form square of kernels, backward",
@@ -152,24 +152,21 @@ KERNELS = (
         WORDS,
         "if step.bias.requires_grad:",
         "if False:",
-        ("tests/scores -k bias", "tests/engines/cpu/test_layouts.py", "tests/engines/test_gradcheck.py"),
+        ("tests/engines/cpu/test_vocabulary.py -k with_a_reason",),
     ),
     Mutant(
         "kernels leave float64 to plain torch",
         WORDS,
         "if problem.compute_dtype != torch.float32:",
         "if False:",
-        (
-            "tests/contract/test_engines.py -k or_refuses and tiled-float64 and Dot and Softmax",
-            "tests/test_attention.py",
-        ),
+        ("tests/engines/cpu/test_vocabulary.py -k with_a_reason",),
     ),
     Mutant(
         "machine code on disk is named after all sources",
         "regard/engines/cpu/store.py",
         'if _IMPORT in source or path.stem in ("jit", "codes", "signatures"):',
         'if path.stem == "jit":',
-        ("tests/engines/cpu/test_warming.py",),
+        ("tests/engines/cpu/test_faults.py -k another_source",),
     ),
     Mutant(
         "damaged machine code is not run",

@@ -6,13 +6,6 @@ from mutants.hunt import Mutant
 
 VIEWS = (
     Mutant(
-        "a masked tile of a view is zeros",
-        "regard/view.py",
-        "if nothing or not rows or not columns:",
-        "if not rows or not columns:",
-        ("tests/test_view.py -k tile",),
-    ),
-    Mutant(
         "entropy is for weights that sum to 1",
         "regard/view.py",
         'if entropy and self.kind not in ("convex", "one-hot", "uniform"):',
@@ -66,7 +59,7 @@ VIEWS = (
         "regard/engines/rounding.py",
         "return size <= LIMIT  # NaN is not",
         "return True",
-        ("tests/properties/test_view_readings.py",),
+        ("tests/engines/test_rounding.py tests/properties/test_view_readings.py",),
     ),
     Mutant(
         "gradients of huge scores are those of the forward pass's weights",
