@@ -64,7 +64,7 @@ HOUSE = (
     Mutant(
         "leave-one-out leaves the row out",
         "regard/database/leave_one_out.py",
-        "        columns[:, *hidden] = -torch.inf",
+        "        scores[:, torch.arange(stop - start), hidden] = -torch.inf",
         "        pass",
         ("tests/database/test_leave_one_out.py tests/database/test_bandwidth.py",),
     ),
