@@ -139,6 +139,20 @@ HOUSE = (
         ("tests/database/test_contents.py",),
     ),
     Mutant(
+        "what an Arrow file repeats counts as often as it stands in a row",
+        "regard/database/files.py",
+        "    check_size(path, sum(written_out(chunk) for column in table.columns for chunk in column.chunks))",
+        "    pass",
+        ("tests/database/test_files.py",),
+    ),
+    Mutant(
+        "what a Parquet file repeats counts as often as it stands in a row",
+        "regard/database/parquet.py",
+        "                size += sum(map(written_out, chosen.columns))",
+        "                size += 0",
+        ("tests/database/test_files.py",),
+    ),
+    Mutant(
         "numbers of a table are in float32 only where that is exact enough",
         "regard/database/precision.py",
         "return narrow if bool(good.all()) else None",

@@ -47,8 +47,10 @@ def arrow_column(name: str, array: Any) -> Column:
     types = importlib.import_module("pyarrow").types
     kind = array.type
     if types.is_dictionary(kind):
+        if types.is_nested(kind.value_type):
+            return column_from(name, array.to_pylist())
         # One dictionary for all chunks; a dictionary of numbers is a column of numbers.
-        array = array.cast(kind.value_type)
+        array = array.cast(_large(kind.value_type))
         kind = array.type
     if types.is_boolean(kind) or _is_text(types, kind):
         return _categories(name, array)
@@ -68,6 +70,12 @@ def _is_text(types: Any, kind: Any) -> bool:
     return any(getattr(types, test)(kind) for test in tests if hasattr(types, test))
 
 
+def _large(kind: Any) -> Any:
+    """The type with room for text of any length in one piece; others as they are."""
+    arrow = importlib.import_module("pyarrow")
+    return {arrow.string(): arrow.large_string(), arrow.binary(): arrow.large_binary()}.get(kind, kind)
+
+
 def _tensor(array: Any) -> Tensor:
     """A chunked array without nulls as a tensor of its own."""
     numbers = array.to_numpy()
@@ -85,9 +93,8 @@ def _floats(array: Any) -> Tensor:
 
 def _categories(name: str, array: Any) -> Column:
     arrow, compute = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.compute")
-    # One piece has one dictionary; unifying those of many chunks takes far longer. Large offsets, so that it fits.
-    large = {arrow.string(): arrow.large_string(), arrow.binary(): arrow.large_binary()}
-    whole = arrow.concat_arrays(array.cast(large.get(array.type, array.type)).chunks or [arrow.array([], array.type)])
+    # One piece has one dictionary; unifying those of many chunks takes far longer.
+    whole = arrow.concat_arrays(array.cast(_large(array.type)).chunks or [arrow.array([], array.type)])
     encoded = whole.dictionary_encode()
     codes = compute.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype("int64")
     return CategoryColumn(name, ArrowEntries(array), torch.from_numpy(codes), encoded.dictionary.to_pylist())

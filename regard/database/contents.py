@@ -91,6 +91,15 @@ def allowed(path: Path, small: int) -> int:
     return usual if free is None else min(usual, free)
 
 
+def check_size(path: Path, size: int) -> None:
+    """Raise if what a file holds takes more bytes in memory than it may."""
+    most = allowed(path, SMALL_NUMBERS)
+    if size > most:
+        raise too_large(
+            path, most, f"{size >> 20:,} MiB", "Read it with pyarrow, and pass the table; or save it as .csv."
+        )
+
+
 def available_memory() -> int | None:
     """How many bytes of memory are to be had; None where nothing says so."""
     try:

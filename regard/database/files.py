@@ -7,17 +7,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from regard.database.contents import COMPRESSED, SMALL_NUMBERS, allowed, too_large
+from regard.database.contents import COMPRESSED, check_size
 from regard.database.delimited import check_columns, read_csv
 from regard.database.ipc import expanded_size
+from regard.database.parquet import read_parquet
 from regard.database.spelling import closest
+from regard.database.written_out import written_out
 from regard.errors import MissingDependency, TableError
 
 CSV = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 PARQUET = {".parquet", ".pq"}
 ARROW = {".arrow", ".feather", ".ipc"}
-
-READ_IT = "Read it with pyarrow, and pass the table; or save it as .csv."
 
 
 def read_file(path: Path, wanted: list[str]) -> tuple[Any, dict[str, list[str]]]:
@@ -41,50 +41,23 @@ def read_file(path: Path, wanted: list[str]) -> tuple[Any, dict[str, list[str]]]
     try:
         if kind in CSV:
             return read_csv(path, wanted, CSV[kind])
-        return (_read_parquet if kind in PARQUET else _read_arrow)(path, wanted), {}
+        return (read_parquet if kind in PARQUET else _read_arrow)(path, wanted), {}
     except (arrow.ArrowException, OSError, UnicodeDecodeError, MemoryError, OverflowError) as error:
         said = str(error) or type(error).__name__
         raise TableError(f"{path.name} must be a {kind} table: it could not be read ({said}).") from error
 
 
-def _read_parquet(path: Path, wanted: list[str]) -> Any:
-    parquet = importlib.import_module("pyarrow.parquet")
-    with parquet.ParquetFile(path) as file:
-        check_columns(path, wanted, file.schema_arrow.names)
-        # A value that is repeated takes next to nothing in the file, and its full size in memory.
-        size = file.metadata.num_rows * sum(_width(file.schema_arrow.field(name).type) for name in wanted)
-        _check_size(path, size)
-        return _validated(file.read(columns=wanted), wanted)
-
-
 def _read_arrow(path: Path, wanted: list[str]) -> Any:
     feather = importlib.import_module("pyarrow.feather")
-    _check_size(path, expanded_size(path))
+    check_size(path, expanded_size(path))
     # Not mapped into memory: a database is a snapshot, and what is done to the file later is not done to it.
     table = feather.read_table(path, memory_map=False)
     check_columns(path, wanted, table.column_names)
-    return _validated(table, wanted)
-
-
-def _validated(table: Any, wanted: list[str]) -> Any:
-    """The wanted columns, once it is sure that no offset in them points beyond its buffer: the process would die."""
     table = table.select(wanted)
+    # An offset that points beyond its buffer would kill the process.
     table.validate(full=True)
+    check_size(path, sum(written_out(chunk) for column in table.columns for chunk in column.chunks))
     return table
-
-
-def _width(kind: Any) -> int:
-    """How many bytes an entry takes at least; an offset and a length where that varies."""
-    try:
-        return max(int(kind.bit_width) // 8, 1)
-    except ValueError:
-        return 8
-
-
-def _check_size(path: Path, size: int) -> None:
-    most = allowed(path, SMALL_NUMBERS)
-    if size > most:
-        raise too_large(path, most, f"{size >> 20:,} MiB", READ_IT)
 
 
 def _nearest_file(path: Path) -> str:

@@ -57,6 +57,12 @@ def test_each_type_becomes_its_kind(entries: list[Any], kind: str, label: str) -
     assert len(list(made.entries)) == len(made) == len(entries)
 
 
+def test_a_dictionary_of_lists_is_read_through() -> None:
+    encoded = arrow.DictionaryArray.from_arrays(arrow.array([1, 0, 1]), arrow.array([[1.0, 2.0], [3.0, 4.0]]))
+    got = arrow_column("x", arrow.chunked_array([encoded]))
+    assert list(got.entries) == [(3.0, 4.0), (1.0, 2.0), (3.0, 4.0)]
+
+
 def test_a_dictionary_is_read_through() -> None:
     words = arrow_column("x", arrow.chunked_array([arrow.array(["b", "a", "b", None]).dictionary_encode()]))
     assert isinstance(words, CategoryColumn)

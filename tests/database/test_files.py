@@ -92,6 +92,89 @@ def test_a_small_parquet_file_does_not_take_gigabytes_without_a_word(tmp_path: P
         Database.from_table(path, key="a", value="a")
 
 
+LONG = arrow.array(["x" * 1_000_000])
+ONES = arrow.array([1.0] * 100_000)
+FIRST = arrow.array([0] * 100, arrow.int32())
+NULLS = arrow.nulls(2_000_000_000)
+END, MANY = (arrow.array([end], arrow.int32()) for end in (100, 2_000_000_000))
+
+REPEATED = {
+    "nulls": NULLS,
+    "nulls in a list": arrow.ListArray.from_arrays(arrow.array([0, len(NULLS)], arrow.int32()), NULLS),
+    "nulls in a struct": arrow.StructArray.from_arrays([NULLS], ["x"]),
+    "a run of a number": arrow.RunEndEncodedArray.from_arrays(MANY, ONES[:1]),
+    "a run of a long text": arrow.RunEndEncodedArray.from_arrays(END, LONG),
+    "a dictionary of one long text": arrow.DictionaryArray.from_arrays(FIRST, LONG),
+    "a dictionary of one long list": arrow.DictionaryArray.from_arrays(
+        FIRST, arrow.ListArray.from_arrays(arrow.array([0, len(ONES)], arrow.int32()), ONES)
+    ),
+}
+if hasattr(arrow, "ListViewArray"):
+    REPEATED["views of one list"] = arrow.ListViewArray.from_arrays(
+        FIRST, arrow.array([len(ONES)] * 100, arrow.int32()), ONES
+    )
+
+
+@pytest.mark.parametrize("kind", REPEATED)
+def test_what_an_arrow_file_repeats_counts_as_often_as_it_stands_in_a_row(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "table.arrow"
+    table = arrow.table({"a": REPEATED[kind]})
+    with arrow.ipc.new_file(path, table.schema, options=arrow.ipc.IpcWriteOptions(compression="zstd")) as file:
+        file.write_table(table)
+    assert path.stat().st_size < 2000
+    with pytest.raises(
+        TableError, match=r"table.arrow must hold no more than 64 MiB, .*: it holds [\d,]+ MiB. Read it"
+    ):
+        Database.from_table(path, key="a", value="a")
+
+
+WRITTEN: dict[str, tuple[Any, dict[str, Any]]] = {
+    "text, as a dictionary": (["x" * 1_000_000] * 100, {"dictionary_pagesize_limit": 1 << 24}),
+    "text, as differences": (
+        ["x" * 1_000_000] * 100,
+        {"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}},
+    ),
+    "text, compressed": (["x" * 1_000_000] * 100, {"use_dictionary": False}),
+    "lists of numbers": ([[1] * 100_000] * 100, {}),
+    "lists of text": ([["x" * 100_000] * 10] * 100, {"dictionary_pagesize_limit": 1 << 24}),
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_what_a_parquet_file_repeats_counts_as_often_as_it_stands_in_a_row(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "table.parquet"
+    entries, options = WRITTEN[kind]
+    parquet.write_table(arrow.table({"a": entries}), path, compression="zstd", **options)
+    assert path.stat().st_size < 20_000
+    with pytest.raises(TableError, match=r"table.parquet must hold no more than 64 MiB, .*: it holds [\d,]+ MiB. Read"):
+        Database.from_table(path, key="a", value="a")
+
+
+FULL_HALFWAY = {"dictionary_pagesize_limit": 2000, "data_page_size": 500, "write_batch_size": 50}
+
+
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", None])
+def test_text_is_read_however_parquet_stores_it(tmp_path: Path, encoding: str | None) -> None:
+    path = tmp_path / "table.parquet"
+    texts = [f"text {row % 700}" for row in range(2000)]
+    columns = {"a": texts, "l": [[text, "x"] for text in texts], "b": [text.encode() for text in texts], "a.b": texts}
+    options = {} if encoding is None else {"use_dictionary": False, "column_encoding": encoding}
+    # A dictionary that is full halfway: the rest of a row group is plain.
+    parquet.write_table(arrow.table(columns), path, row_group_size=600, **FULL_HALFWAY, **options)
+    for name in columns:
+        read = [entry for _, entry in Database.from_table(path, key="a", value=name)]
+        assert read == columns[name]
+
+
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY"])
+def test_a_parquet_file_without_rows_is_an_empty_database(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "table.parquet"
+    table = arrow.table({"a": arrow.array([], arrow.string())})
+    with parquet.ParquetWriter(path, table.schema, use_dictionary=False, column_encoding=encoding) as file:
+        file.write_table(table)
+    assert len(Database.from_table(path, key="a", value="a")) == 0
+
+
 @pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
 def test_an_ordinary_arrow_file_is_read_whatever_its_compression(tmp_path: Path, compression: str) -> None:
     path = saved(tmp_path / "table.feather", compression=compression)
