@@ -14,15 +14,18 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from fuzz.comparing import Broken
 from fuzz.damage import ODD, damage, stray
-from fuzz.files import TABLES, encoder_files, rows_of, table_bytes, vector_bytes, write
+from fuzz.files import TABLES, encoder_files, repeated, rows_of, table_bytes, vector_bytes, write
 from fuzz.runner import Outcome, outcome_of
+
+Check: TypeAlias = Callable[[random.Random, Path], None]
 
 MEMORY = 2 << 30  # bytes that a case may take beside what the process has
 NAMES = ("name", "size", "kind", "day", "price")
+FORMATS = ("png", "svg", "pdf", "html", "json", "npz")
 SCORES = ("gaussian", "laplacian", "boxcar", "epanechnikov", "triangular", "equal", "dot", "scaled-dot", "cosine")
 RULES = ("softmax", "proportional", "one-hot", "uniform", "sparsemax", "entmax", "top-k", "conic", "raw", "sigmoid")
 
@@ -31,7 +34,7 @@ def judge_command(seed: int) -> list[Outcome]:
     """What becomes of one command line or file."""
     _limit_memory()
     chooser = random.Random(seed)
-    check = _check_of(chooser)
+    check = _check_of(seed, chooser)
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         here = os.getcwd()
@@ -44,11 +47,12 @@ def judge_command(seed: int) -> list[Outcome]:
 
 def describe_command(seed: int) -> str:
     """Which check a seed is of."""
-    return str(_check_of(random.Random(seed)).__doc__)
+    return str(_check_of(seed, random.Random(seed)).__doc__)
 
 
-def _check_of(chooser: random.Random) -> Callable[[random.Random, Path], None]:
-    checks, weights = zip(*CHECKS.items(), strict=True)
+def _check_of(seed: int, chooser: random.Random) -> Check:
+    # Every eighth number is of the checks that came later: the others mean what they meant.
+    checks, weights = zip(*(CHECKS if seed % 8 else LATER_CHECKS).items(), strict=True)
     return chooser.choices(checks, weights)[0]
 
 
@@ -107,6 +111,36 @@ def answers_about_odd_cells(chooser: random.Random, folder: Path) -> None:
     _answered([*arguments, "--", query], "")
 
 
+def sees_and_pronounces(chooser: random.Random, folder: Path) -> None:
+    """A sentence or words that may be anything, on the command line or standard input, printed or saved."""
+
+    def text() -> str:
+        return chooser.choice((*ODD, "dog", "the dog was happy, so it wagged its tail", "it's"))
+
+    command = chooser.choice(("see", "pronounce", "pronounce"))
+    arguments, entered = [command], text()
+    if chooser.random() < 0.3:
+        output = f"saved.{chooser.choice(FORMATS)}" if chooser.random() < 0.9 else chooser.choice(ODD)
+        arguments += ["-o", output if chooser.random() < 0.9 else f"missing/{output}"]
+    if command == "see":
+        for option, usual in (("--layer", "2"), ("--head", "telling"), ("--query", "dog"), ("--query", "dog2")):
+            if chooser.random() < 0.2:
+                arguments += [option, usual if chooser.random() < 0.7 else chooser.choice(ODD)]
+        if chooser.random() < 0.2:
+            arguments.append("--specials")
+    if chooser.random() < 0.8:
+        arguments += ["--", *(text() for _ in range(chooser.choice((1, 1, 3))))]
+    _answered(arguments, entered)
+
+
+def takes_a_tour(chooser: random.Random, folder: Path) -> None:
+    """The tour, with options that may not fit together."""
+    options = [each for each in ("--no-page", "--json", "--plain") if chooser.random() < 0.5]
+    if chooser.random() < 0.3:
+        options += ["-o", chooser.choice(("page.html", "page.png", "missing/page.html", *ODD))]
+    _answered(["tour", *options], "")
+
+
 def _question(chooser: random.Random, path: str) -> tuple[list[str], str]:
     def number() -> str:
         return chooser.choice((*ODD, "0.5", "1", "3", "1e-3", "12", "2.5"))
@@ -149,7 +183,7 @@ def _answered(arguments: list[str], entered: str) -> None:
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if result.exit_code and not said.strip():
         raise Broken(f"exit code {result.exit_code} and not a word for {shown}")
-    silent = not result.exit_code and not output.strip()
+    silent = not result.exit_code and not output.strip() and "-o" not in options
     if silent and "--exact" not in options and "-" not in options:
         raise Broken(f"exit code 0 and no answer for {shown}")
     if "Traceback" in said:
@@ -299,13 +333,54 @@ def survives_a_bomb(chooser: random.Random, folder: Path) -> None:
         _in_words(error)
 
 
+def survives_what_is_repeated(chooser: random.Random, folder: Path) -> None:
+    """A small file in which something stands for many rows: read, or refused in words before it takes that memory."""
+    kind = chooser.choice(("arrow", "parquet"))
+    path = write(folder, f"table.{kind}", repeated(kind, chooser))
+    _answered(["ask", str(path), "--key", "a", "--value", "b", "3"], "")
+
+
+def reads_a_damaged_kernel(chooser: random.Random, folder: Path) -> None:
+    """Machine code on disk is read whole or not at all, whatever is where it should be."""
+    from regard.engines.cpu import store
+
+    before = os.environ.get("NUMBA_CACHE_DIR")
+    odd = [each for each in ODD if "\0" not in each and "\ud800" not in each]
+    content = chooser.randbytes(chooser.choice((1, 31, 32, 33, 4000)))
+    try:
+        os.environ["NUMBA_CACHE_DIR"] = chooser.choice(odd) if chooser.random() < 0.2 else str(folder)
+        store.folders.cache_clear()
+        if store.folders()[-1].parent != folder:
+            return
+        store.write("kernel", content)
+        (path,) = store.folders()[-1].iterdir()
+        if store.read("kernel") != content:
+            raise Broken("what was kept is not there")
+        damaged, what = damage(path.read_bytes(), chooser)
+        path.unlink()
+        if chooser.random() < 0.1:
+            path.mkdir()
+        else:
+            path.write_bytes(damaged)
+        if store.read("kernel") not in (None, content):
+            raise Broken(f"machine code with {what} would be run")
+        store.write("kernel", content)
+        if path.is_file() and store.read("kernel") != content:
+            raise Broken(f"machine code with {what} is not made again")
+    finally:
+        os.environ.pop("NUMBA_CACHE_DIR")
+        if before is not None:
+            os.environ["NUMBA_CACHE_DIR"] = before
+        store.folders.cache_clear()
+
+
 def _in_words(error: Exception) -> None:
     text = str(error)
     if len(text) < 10 or "object at 0x" in text:
         raise Broken(f"an error without words: {text!r}")
 
 
-CHECKS: dict[Callable[[random.Random, Path], None], float] = {
+CHECKS: dict[Check, float] = {
     answers_a_command_line: 30,
     answers_about_odd_cells: 15,
     reads_a_damaged_table: 25,
@@ -314,4 +389,12 @@ CHECKS: dict[Callable[[random.Random, Path], None], float] = {
     reads_a_damaged_model: 10,
     reads_a_damaged_pronouncer: 2,
     survives_a_bomb: 0.1,
+}
+
+LATER_CHECKS: dict[Check, float] = {
+    sees_and_pronounces: 10,
+    takes_a_tour: 0.3,
+    survives_what_is_repeated: 20,
+    reads_a_damaged_kernel: 10,
+    survives_a_bomb: 0.3,
 }

@@ -55,6 +55,49 @@ def table_bytes(kind: str, rows: list[dict[str, Any]]) -> bytes:
     return bytes(file.getvalue())
 
 
+def repeated(kind: str, chooser: random.Random) -> bytes:
+    """A small file with columns a and b that repeat one null, number, text or list, up to billions of times."""
+    import pyarrow
+    import pyarrow.parquet
+
+    n_rows = chooser.choice((3, 1000, 20_000, 1_000_000) if kind == "parquet" else (3, 1000, 100_000, 2_000_000_000))
+    one = pyarrow.array(
+        [
+            chooser.choice(
+                (None, 1.5, "x" * chooser.choice((1, 1000, 100_000)), [1.0] * chooser.choice((2, 1000)), ["y"])
+            )
+        ]
+    )
+    if kind == "parquet" and n_rows > 1000 and one.nbytes > 100:
+        n_rows = 1000
+    places = pyarrow.array([0] * min(n_rows, 100_000), pyarrow.int32())
+    ends = pyarrow.array([n_rows], pyarrow.int32())
+    column = chooser.choice(
+        [
+            lambda: pyarrow.nulls(n_rows),
+            lambda: pyarrow.RunEndEncodedArray.from_arrays(ends, one),
+            lambda: pyarrow.DictionaryArray.from_arrays(places, one),
+            lambda: pyarrow.ListViewArray.from_arrays(places, pyarrow.array([1] * len(places), pyarrow.int32()), one),
+        ]
+        if kind == "arrow"
+        else [lambda: pyarrow.nulls(n_rows), lambda: one.take(places)]
+    )()
+    for _ in range(chooser.choice((0, 0, 1, 2))):
+        if chooser.random() < 0.5:
+            column = pyarrow.StructArray.from_arrays([column], ["x"])
+        else:
+            column = pyarrow.ListArray.from_arrays(pyarrow.array([0, len(column)], pyarrow.int32()), column)
+    table = pyarrow.table(dict.fromkeys(chooser.choice((("a", "b"), ("b", "a"))), column))
+    file = pyarrow.BufferOutputStream()
+    if kind == "parquet":
+        pyarrow.parquet.write_table(table, file, compression="zstd", dictionary_pagesize_limit=1 << 26)
+    else:
+        packed = pyarrow.ipc.IpcWriteOptions(compression=chooser.choice((None, "zstd", "lz4")))
+        with pyarrow.ipc.new_file(file, table.schema, options=packed) as writer:
+            writer.write_table(table)
+    return bytes(file.getvalue())
+
+
 def vector_bytes(kind: str, chooser: random.Random) -> bytes:
     """Word vectors as a file of that kind: glove, word2vec, binary; glove.gz."""
     n_words, dim = chooser.randint(1, 20), chooser.randint(1, 9)
