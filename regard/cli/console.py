@@ -6,6 +6,7 @@ terminal, and each of them lets through no character that would steer it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -20,6 +21,9 @@ from regard.printable import escaped, printable
 
 CLOSED_PIPE = 141  # What a shell reports for a program that SIGPIPE ended.
 WIDTH = 80
+
+UNWRITTEN = {errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EINVAL, errno.EIO, errno.ENOSPC}
+"""Why a stream takes no more; a lack of memory or of files to open is not its fault."""
 
 
 class PrintableConsole(Console):
@@ -69,7 +73,7 @@ def ends_with_its_reader() -> Iterator[None]:
         _leave(CLOSED_PIPE)
     except OSError as error:
         # Tables and files that cannot be read or saved are told by name, where that is tried.
-        if error.filename is not None:
+        if error.filename is not None or error.errno not in UNWRITTEN:
             raise
         print_error(f"standard output could not be written ({error.strerror or error}).")
         _leave(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +42,10 @@ def saving(path: Path) -> Iterator[Path]:
             yield unfinished
             unfinished.replace(path)
     except OSError as error:
-        raise OptionError(f"--output must be a file that can be written: {path} ({error.strerror or error}).") from None
+        hint = "" if os.path.isdir(path.parent) else f" There is no folder {str(path.parent)!r}: make it first."
+        raise OptionError(
+            f"--output must be a file that can be written: {path} ({error.strerror or error}).{hint}"
+        ) from None
     instead = f", in place of {replaced} that was there" if replaced else ""
     log.print(f"saved {path}{instead}", style="dim", markup=False, soft_wrap=True)
 

@@ -40,12 +40,17 @@ def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, 
     n_columns = len(next(iter(_records(sample, delimiter)), []))
     notes = {"": check_quotes(chunks_of(path, content), delimiter, n_columns, path.name)}
     file = _File(path, content, delimiter)
-    check_columns(path, wanted, file.names())
-    style = Style(delimiter, "," if delimiter != "," and _has_decimal_commas(sample, delimiter, wanted) else ".")
-    raw = file.read(wanted, TEXT_MARKS)
+    names = file.names()
+    # A name is found without the spaces around it, unless it is there as it is asked for.
+    bare = [name if name in wanted or name.strip() in names else name.strip() for name in names]
+    check_columns(path, wanted, bare)
+    written = {name: names[bare.index(name)] for name in wanted}
+    has_commas = delimiter != "," and _has_decimal_commas(sample, delimiter, list(written.values()))
+    style = Style(delimiter, "," if has_commas else ".")
+    raw = file.read(list(written.values()), TEXT_MARKS)
     arrays, fields = [], []
-    for name in wanted:
-        cells = understand(name, file.text(raw, name), style, partial(_with_marks, file, name))
+    for name, as_written in written.items():
+        cells = understand(name, file.text(raw, as_written), style, partial(_with_marks, file, as_written))
         arrays.append(cells.array)
         fields.append(arrow.field(name, cells.array.type, metadata={WRITING: cells.writing}))
         notes[name] = cells.notes
@@ -83,7 +88,10 @@ class _File:
             with csv_of.open_csv(self._source(), parse_options=self._parsing(), **options) as reader:
                 return reader.schema.names
 
-        found: list[str] = self._whatever_the_block(header)
+        try:
+            found: list[str] = self._whatever_the_block(header)
+        except UnicodeDecodeError:
+            raise self._not_utf_8("its header") from None
         return found
 
     def read(self, columns: list[str], marks: Sequence[str]) -> Any:
@@ -108,9 +116,13 @@ class _File:
         try:
             return table.column(name).cast(arrow.string())
         except arrow.ArrowInvalid:
-            raise TableError(
-                f"{self.path.name} must be UTF-8: the column {name!r} is not. Save it again in that encoding."
-            ) from None
+            raise self._not_utf_8(f"the column {name!r}") from None
+
+    def _not_utf_8(self, what: str) -> TableError:
+        return TableError(
+            f"{self.path.name} must be UTF-8: {what} is not. Save it again in that encoding: as CSV UTF-8 in a "
+            f"spreadsheet, or with iconv -f latin1 -t utf-8."
+        )
 
     def _whatever_the_block(self, read: Callable[..., Any]) -> Any:
         """What is read; where a record is longer than a block, with the whole file as one."""

@@ -19,6 +19,13 @@ CSV = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 PARQUET = {".parquet", ".pq"}
 ARROW = {".arrow", ".feather", ".ipc"}
 
+ADVICE = {
+    "Empty CSV": "Name the columns in its first line.",
+    "Expected": "Give each row as many cells as the header, with quotes around one that has a delimiter in it.",
+}
+"""What to do, by what pyarrow says."""
+OTHER_ADVICE = "Check that it is whole, and of the kind that its name says."
+
 
 def read_file(path: Path, wanted: list[str]) -> tuple[Any, dict[str, list[str]]]:
     """The wanted columns of a file as an Arrow table, and what has to be said about each."""
@@ -44,7 +51,8 @@ def read_file(path: Path, wanted: list[str]) -> tuple[Any, dict[str, list[str]]]
         return (read_parquet if kind in PARQUET else _read_arrow)(path, wanted), {}
     except (arrow.ArrowException, OSError, UnicodeDecodeError, MemoryError, OverflowError) as error:
         said = str(error) or type(error).__name__
-        raise TableError(f"{path.name} must be a {kind} table: it could not be read ({said}).") from error
+        advice = next((advice for mark, advice in ADVICE.items() if mark in said), OTHER_ADVICE)
+        raise TableError(f"{path.name} must be a {kind} table: it could not be read ({said}). {advice}") from error
 
 
 def _read_arrow(path: Path, wanted: list[str]) -> Any:

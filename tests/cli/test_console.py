@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from regard.cli import app
-from regard.cli.console import PrintableConsole
+from regard.cli.console import PrintableConsole, ends_with_its_reader
 from regard.printable import printable
 
 HOSTILE = "\x1b[2J\x9b31m\x1b]0;owned\x07\u202e\u2066\r\n\x7f"
@@ -115,6 +115,11 @@ def test_a_full_disk_is_one_line(table: str, arguments: list[str]) -> None:
         result = run(asked, stdout=full)
     assert result.returncode == 1
     assert result.stderr == "error: standard output could not be written (No space left on device).\n"
+
+
+def test_what_else_fails_is_not_blamed_on_stdout() -> None:
+    with pytest.raises(OSError, match="Cannot allocate memory"), ends_with_its_reader():
+        raise OSError(12, "Cannot allocate memory")
 
 
 def test_a_closed_stdin_is_one_line(table: str) -> None:

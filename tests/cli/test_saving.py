@@ -58,3 +58,15 @@ def test_a_place_that_cannot_be_written_is_an_error_in_words(tmp_path, name):
     result = CliRunner().invoke(app, ["pronounce", "dog", "-o", str(tmp_path / name)])
     assert result.exit_code == 1
     assert "--output must be a file that can be written" in result.stderr
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with (
+        pytest.raises(OptionError, match=r"There is no folder '.*missing': make it first\.$"),
+        saving(tmp_path / "missing" / "a.txt"),
+    ):
+        pass
+    (tmp_path / "a.txt").mkdir()
+    with pytest.raises(OptionError) as error, saving(tmp_path / "a.txt") as file:
+        save_text("a", file)
+    assert "There is no folder" not in str(error.value)

@@ -131,12 +131,38 @@ def test_a_header_alone_is_an_empty_database(tmp_path: Path) -> None:
     assert database.attend("x").message == "No similar rows: the database is empty."
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"table.csv must be a .csv table: it could not be read \(Empty CSV file\)"):
-        Database.from_table(written(tmp_path, ""), key="a", value="b")
+@pytest.mark.parametrize("content", ["", "\n\n", "\ufeff"])
+def test_an_empty_file_is_refused(content: str, tmp_path: Path) -> None:
+    wanted = (
+        r"table.csv must be a .csv table: it could not be read \(.*Empty CSV file.*\)\. Name the columns in its first"
+    )
+    with pytest.raises(TableError, match=wanted):
+        Database.from_table(written(tmp_path, content), key="a", value="b")
 
 
-def test_another_encoding_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, "name,city\nJosé,Köln\n".encode("latin-1"))
-    with pytest.raises(TableError, match="table.csv must be UTF-8: the column 'name' is not. Save it again"):
+@pytest.mark.parametrize(
+    ("content", "what"), [("name,city\nJosé,Köln\n", "the column 'name'"), ("né,city\n", "its header")]
+)
+def test_another_encoding_is_refused(content: str, what: str, tmp_path: Path) -> None:
+    path = written(tmp_path, content.encode("latin-1"))
+    with pytest.raises(TableError, match=rf"table.csv must be UTF-8: {what} is not. Save it again .* iconv -f latin1"):
         Database.from_table(path, key="name", value="city")
+
+
+@pytest.mark.parametrize("header", [" a , b ", '" a ",b', "a,b ", " a, b"])
+def test_spaces_around_a_name_are_no_part_of_it(header: str, tmp_path: Path) -> None:
+    path = written(tmp_path, f"{header}\n1,2\n3,NA\n")
+    assert Database.from_table(path, key="a", value="b")[1] == 2
+
+
+def test_spaces_around_a_name_may_be_asked_for(tmp_path: Path) -> None:
+    path = written(tmp_path, " a,a,b, c , c\n1,2,3,4,5\n")
+    assert Database.from_table(path, key=" a", value="b")[1] == 3
+    assert Database.from_table(path, key="a", value="b")[2] == 3
+    with pytest.raises(TableError, match="table.csv has 2 called 'c'"):
+        Database.from_table(path, key="c", value="b")
+
+
+def test_decimal_commas_are_found_below_a_name_with_spaces(tmp_path: Path) -> None:
+    path = written(tmp_path, " gpa ; salary\n3,5;1\n")
+    assert Database.from_table(path, key="gpa", value="salary")[3.5] == 1

@@ -203,7 +203,9 @@ def test_bytes_that_are_no_table_are_an_error_that_names_the_file(tmp_path: Path
 def test_rows_of_different_lengths_name_the_row(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("a,b\n1,2\n3\n")
-    with pytest.raises(TableError, match=r"table.csv must be a .csv table: .* Row #3: Expected 2 columns, got 1: 3"):
+    with pytest.raises(
+        TableError, match=r"table.csv must be a .csv table: .* Row #3: Expected 2 columns, got 1: 3\)\. Give"
+    ):
         Database.from_table(path, key="a", value="b")
 
 
