@@ -324,6 +324,15 @@ def test_kernels_that_are_asked_for_refuse_what_they_do_not_support(options, rea
             weights=given.weights,
             engine=Tiled(kernels=True),
         )
+    with pytest.raises(EngineRefusal, match=reason):
+        plan(
+            given.queries,
+            given.keys,
+            given.values,
+            score=given.score,
+            weights=given.weights,
+            engine=Tiled(kernels=True),
+        )
     said = plan(given.queries, given.keys, given.values, score=given.score, weights=given.weights, engine=Tiled())
     assert f"in plain torch: {why_plain(given)}" in said.reason
     assert reason in said.reason
