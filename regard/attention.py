@@ -38,7 +38,7 @@ def attend(
     """The values pooled by attention, `(..., n_queries, value_dim)`.
 
     Attention(q, D) = Σ_i α(q, k_i) · v_i, where `score` says how similar a query and a key are, `mask` which keys a
-    query may look at, and `weights` how similarities become α. A query that may look nowhere gets zeros.
+    query may look at, and `weights` how similarities become α. A fully masked query gets zeros.
 
     Under torch.compile (with `fullgraph=True` too) and torch.export, a dot product under softmax without a mask is
     PyTorch's own operator, and all else is one operator, `regard::attend`, with a first derivative. `Custom`, `Where`,

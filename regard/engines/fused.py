@@ -37,7 +37,7 @@ class Call(NamedTuple):
     key: Tensor  # (batch, heads or groups, n_keys, dim)
     value: Tensor
     mask: Tensor | None  # True is allowed
-    empty: Tensor | None  # rows that may look nowhere, (..., n_queries, 1), which `mask` lets look everywhere
+    empty: Tensor | None  # fully masked rows, (..., n_queries, 1), which `mask` lets look everywhere
     is_causal: bool
     scale: float
     value_dim: int  # what is beyond it in `value` is padding
@@ -55,7 +55,7 @@ class Call(NamedTuple):
         return self.finish(scaled_dot_product_attention(self.query, self.key, self.value, **self._options()))
 
     def finish(self, output: Tensor) -> Tensor:
-        """What a kernel returned without padding, and with zeros for rows that may look nowhere."""
+        """What a kernel returned without padding, and with zeros for fully masked rows."""
         if output.shape[-1] != self.value_dim:
             output = output[..., : self.value_dim]
         return output if self.empty is None else torch.where(self.empty, 0, output)

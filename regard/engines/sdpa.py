@@ -124,7 +124,7 @@ def _takes_mask(mask: Mask | None, grid: Grid) -> bool:
 
 
 def _as_kernel_mask(problem: AttentionProblem) -> tuple[Tensor | None, Tensor | None, bool]:
-    """(mask tensor, rows that may look nowhere, is_causal) for the kernels."""
+    """(mask tensor, fully masked rows, is_causal) for the kernels."""
     grid, mask = problem.grid, problem.mask
     if mask is None or problem.visibility is Cover.ALL:
         return None, None, False

@@ -27,7 +27,7 @@ class MultiHeadAttention(ProjectedHeads):
 
     Constructor, parameters (names, shapes, seeded initialisation), `forward` and what it returns are PyTorch's, and so
     is the meaning of its masks: True in `attn_mask` and `key_padding_mask` means "may not look". (`mask=`, as all else
-    in regard, means the opposite.) It differs in two things. A query that may look nowhere gets zeros before the
+    in regard, means the opposite.) It differs in two things. A fully masked query gets zeros before the
     output projection, with weights and without, where PyTorch returns NaN. No other path is taken in eval mode.
 
     NaN in a token that is padding reaches no output but its own, and yet the gradient of the projections, as in

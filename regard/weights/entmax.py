@@ -131,7 +131,7 @@ class Entmax(Weights):
         peak, threshold, total_slope, entropy = statistics
         order = self._order(scores.device)
         exact = _weights(scores, peak, threshold, order)
-        share = _slope(exact, order) / torch.where(total_slope == 0, 1, total_slope)  # 0: a row that may look nowhere
+        share = _slope(exact, order) / torch.where(total_slope == 0, 1, total_slope)  # 0: a fully masked row
         surprise = -torch.xlogy(exact, exact)
         tangent = (exact - share) / (order - 1).square() + (surprise - share * entropy) / (order - 1)
         return (tangent.to(weights.dtype),)

@@ -114,7 +114,7 @@ class OnePass(Weights):
 
     def finish(self, peak: Tensor, total: Tensor) -> Statistics:
         """The statistics of rows, from their largest score and the sum of their numerators."""
-        # A row that may look nowhere divides by infinity, so that every weight is exactly 0.
+        # A fully masked row divides by infinity, so that every weight is exactly 0.
         return peak, torch.where(total == 0, torch.inf, total)
 
     def weights(self, scores: Tensor, statistics: Statistics, columns: Tensor) -> Tensor:
