@@ -8,14 +8,15 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.attention import attend, weigh
-from regard.engines.products import pool
-from regard.engines.reference import connect, define_weights, dropout_factors
+from regard.engines.reference import define_weights, dropout_factors
 from regard.errors import DtypeError, OptionError
 from regard.masks import Mask, PerHead
 from regard.nn.recording import note
+from regard.planner import choose
 from regard.problem import draw_seed, make_problem
 from regard.scores import Bias, ScaledDot, Score
 from regard.tensors import without_autocast
+from regard.traced import attend_traced
 from regard.tracing import is_tracing
 from regard.view import WeightsView
 from regard.weights import Softmax, Weights
@@ -80,24 +81,25 @@ class AttentionLayer(nn.Module):
         self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | None = None, bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """What `pool` gives, and the n × m weights as a tensor, those that dropout left; arguments as `pool`."""
-        if self._dropped():
-            options = self._options(queries, mask, bias)
-            note(self, queries, keys, options)
-            problem = make_problem(queries, keys, values, **options, dropout=self._dropped(), seed=draw_seed())
-            with without_autocast(queries.device.type):
-                weights = define_weights(problem)
-                weights = weights * dropout_factors(problem, None, weights.dtype)
-                pooled = pool(weights, problem.values.to(weights.dtype)).to(problem.dtype)
-            return connect(pooled, problem.inputs), weights.to(problem.dtype)
-        if not is_tracing():
+        dropout = self._dropped()
+        if not dropout and not is_tracing():
             view = self.view(queries, keys, values, mask=mask, bias=bias)
             return view.output, view.dense().to(values.dtype)  # as PyTorch's layer has them
-        # A view chooses its engine by what tensors hold, which nobody sees now: weights come by their definition.
-        pooled = self.pool(queries, keys, values, mask=mask, bias=bias)
-        problem = make_problem(queries, keys, values, **self._options(queries, mask, bias))
+        # A view has weights before dropout, and chooses its engine by what tensors hold, which nobody sees while torch
+        # traces: weights come by their definition, and what is pooled by an engine, which drops the same.
+        options = self._options(queries, mask, bias)
+        note(self, queries, keys, options)
+        seed = draw_seed() if dropout else 0
+        problem = make_problem(queries, keys, values, **options, dropout=dropout, seed=seed)
         with without_autocast(queries.device.type):
-            weights = define_weights(problem).to(problem.dtype)
-        return pooled, weights
+            weights = define_weights(problem)
+            if dropout:
+                weights = weights * dropout_factors(problem, None, weights.dtype)
+        if is_tracing():
+            pooled = attend_traced(queries, keys, values, **options, dropout=dropout, engine=None, seed=seed)
+        else:
+            pooled = choose(problem, None).run(problem)
+        return pooled, weights.to(problem.dtype)
 
     def own_mask(self) -> Mask | None:
         """The layer's mask, over all keys that its calls have."""

@@ -32,9 +32,11 @@ def attend_traced(
     mask: Mask | None,
     dropout: float,
     engine: str | Engine | None,
+    seed: int | Tensor | None = None,
 ) -> Tensor:
-    """`attend`, while tracing."""
-    seed = draw_seed() if dropout else 0
+    """`attend`, while tracing; the seed of dropout is drawn if left out."""
+    if seed is None:
+        seed = draw_seed() if dropout else 0
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=seed)
     name = None if engine is None else _name_of(engine)
     if name == "reference" or is_transforming():

@@ -144,6 +144,21 @@ def test_a_share_of_values_is_computed_where_score_times_value_is_no_number(scor
         torch.testing.assert_close(output, wanted, rtol=1e-5, atol=0)
 
 
+@pytest.mark.parametrize(("value", "gradient"), [(1e30, 1.0), (1e20, 1e20)])
+def test_values_of_additive_scores_have_their_gradient_whatever_others_are(value, gradient):
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(64, 8, generator=generator) for _ in range(3))
+    torch.manual_seed(0)
+    score, towards = Additive(8, 8, 8), torch.full((64, 8), gradient)
+    v[0], towards[-1] = value, 1e-16
+    found = []
+    for engine in ("reference", Tiled(kernels=True)):
+        values = v.clone().requires_grad_()
+        output = attend(q.requires_grad_(), k, values, score=score, mask=Causal(), engine=engine)
+        found.append(torch.autograd.grad(output, values, towards)[0])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=0)
+
+
 def test_gradients_of_additive_scores_with_huge_values_are_numbers():
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(64, 8, generator=generator) for _ in range(3))

@@ -84,13 +84,29 @@ class Compiled:
             centre: u in dS = slope · (dP − dO·u); None for 0.
             gradient: dO, `(*batch_shape, n_queries, value_dim)`.
         """
+        problem = self.program.problem
+        gradient = gradient.float()
+        factor = _too_large(gradient, problem.values) if self.program.channel is not None else 1.0
+        if factor == 1.0:
+            return self._differentiate(needed, statistics, centre, gradient)
+        # That of values is no product with values: it needs no smaller dO, in which small rows would be lost.
+        values = len(problem.form.tensors())
+        alone = [each and place == values for place, each in enumerate(needed)]
+        others = [each and place != values for place, each in enumerate(needed)]
+        found = [
+            None if each is None else each * factor
+            for each in self._differentiate(others, statistics, centre, gradient / factor)
+        ]
+        found[values] = self._differentiate(alone, statistics, centre, gradient)[values]
+        return found
+
+    def _differentiate(
+        self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor
+    ) -> list[Tensor | None]:
         program = self.program
         grid = program.problem.grid
         rows = (program.n_entries, grid.n_queries)
-        gradient = gradient.float().reshape(*rows, -1).contiguous()
-        if self.program.channel is not None and (factor := _too_large(gradient, program.problem.values)):
-            found = self.gradients(needed, statistics, centre, gradient / factor)
-            return [None if each is None else each * factor for each in found]
+        gradient = gradient.reshape(*rows, -1).contiguous()
         delta = torch.zeros(rows, **FLOATS) if centre is None else (gradient * centre.reshape(*rows, -1)).sum(-1)
         way: WayBack = self.way
         if program.choose:
@@ -129,11 +145,11 @@ class Compiled:
 
 
 def _too_large(gradient: Tensor, values: Tensor) -> float:
-    """What dO is to be divided by before channels differentiate, a power of two; 0 for nothing.
+    """What dO is to be divided by before channels differentiate, a power of two.
 
     A gradient is linear in dO, and the steps to that of tanh multiply dP by as much as 2⁶⁴ before they divide it.
     """
     if not gradient.numel() or not values.numel():
-        return 0.0
+        return 1.0
     size = math.prod(float(torch.stack(each.aminmax()).abs().max()) for each in (gradient, values.detach()))
-    return 2.0 ** math.frexp(size)[1] if LARGEST < size < math.inf else 0.0
+    return 2.0 ** min(math.frexp(size)[1], 126) if LARGEST < size < math.inf else 1.0  # float32 has 2¹²⁷
