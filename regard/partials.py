@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.engines.gradients import attach
-from regard.engines.sums import Sums
-from regard.engines.tiled import pool_stream, sum_stream
+from regard.engines.sums import Pooled, Sums
+from regard.engines.tiled import is_out_of_range, pool_stream, sum_stream
 from regard.engines.tiles import Stream
 from regard.errors import EngineRefusal, OptionError, ShapeError
 from regard.positions import resolve_offset
@@ -18,6 +18,8 @@ from regard.scores import Alibi, RelativeBias, Score
 from regard.scores.capture import capturing
 from regard.tracing import is_hidden
 from regard.weights import OnePass, Weights
+
+POSITIONAL = (Alibi, RelativeBias)
 
 
 class Asked:
@@ -110,17 +112,14 @@ class Partial:
 
     def finish(self) -> Tensor:
         """The pooled output over every key that was merged, `(..., n_queries, value_dim)`."""
+        with torch.no_grad():
+            pooled = self._from_sums()
         if not self.parts:
-            assert self.sums is not None
-            assert isinstance(self.rule, OnePass)
-            return self.sums.finish(self.rule).output.to(self.dtype)
+            assert pooled is not None
+            return pooled.output.to(self.dtype)
         stream = Stream(self.parts)
         with torch.no_grad(), capturing() as found, torch.autocast(stream.grid.device.type, enabled=False):
-            if self.sums is not None:
-                assert isinstance(self.rule, OnePass)
-                pooled = self.sums.finish(self.rule)
-            else:
-                pooled = pool_stream(stream)
+            pooled = pool_stream(stream) if pooled is None else pooled
         captured = tuple({id(each): each for each in (*self.captured, *found.values())}.values())
         output = attach(stream, pooled, captured, whole=len(self.parts) == self.n_parts)
         if output.requires_grad and any(part.may_leak for part in self.parts):
@@ -129,6 +128,21 @@ class Partial:
                 "Use attend(), or detach them."
             )
         return output.to(self.dtype)
+
+    def _from_sums(self) -> Pooled | None:
+        """What the sums come to; None where keys and values have to be gone through again."""
+        if self.sums is None:
+            return None
+        assert isinstance(self.rule, OnePass)
+        pooled = self.sums.finish(self.rule)
+        if not is_out_of_range(self.rule, pooled):
+            return pooled
+        if len(self.parts) == self.n_parts:
+            return None
+        raise EngineRefusal(
+            f"The sums of scores under {type(self.rule).__name__} must be near 1 to be merged: times values they leave "
+            f"{str(self.dtype).removeprefix('torch.')}. Multiply all scores by one number, or use attend()."
+        )
 
     def __repr__(self) -> str:
         kept = f"{len(self.parts)} parts kept" if self.parts else "sums alone"
@@ -173,9 +187,11 @@ def _same(module: nn.Module, other: nn.Module) -> bool:
 def _held(module: nn.Module) -> dict[str, object]:
     """What a module holds itself: attributes that a class gave it, and buffers.
 
-    But for `align`: queries stand elsewhere among the keys of each part.
+    But for where queries stand, which is elsewhere among the keys of each part.
     """
-    held = {name: each for name, each in vars(module).items() if not name.startswith("_") and name != "align"}
+    held = {name: each for name, each in vars(module).items() if not name.startswith("_")}
+    if isinstance(module, POSITIONAL):
+        del held["align"]
     return held | dict(module.named_buffers(recurse=False))
 
 
@@ -193,7 +209,7 @@ def start_partial(problem: AttentionProblem) -> Partial:
             f"Define solve(fold), or use attend()."
         )
     for term in problem.score.modules():
-        if isinstance(term, Alibi | RelativeBias):
+        if isinstance(term, POSITIONAL):
             resolve_offset(term.align, replace(problem.grid, whole=False), type(term).__name__)
     stream = Stream((problem,))
     with torch.no_grad(), capturing() as captured, torch.autocast(problem.grid.device.type, enabled=False):

@@ -278,3 +278,27 @@ def test_inference_tensors_that_changed_are_other_queries():
     queries.mul_(2)
     with pytest.raises(EngineRefusal, match="same queries"):
         before.merge(partial(queries, keys, keys))
+
+
+@pytest.mark.parametrize(("size", "value"), [(1e15, 1e30), (1e-30, 1e-20)])
+def test_shares_of_values_are_merged_where_scores_times_values_are_no_numbers_or_refused(size, value):
+    q, k, v = torch.rand(3, 4), size * torch.rand(8, 4), value * torch.rand(8, 2)
+    options = {"score": regard.Dot(), "weights": regard.Proportional()}
+    expected = attend(q, k, v, **options)
+    shards = [(k[:5], v[:5]), (k[5:], v[5:])]
+    one, other = (partial(q, *each, **options) for each in shards)
+    with pytest.raises(EngineRefusal, match="Multiply all scores"):
+        one.merge(other).finish()
+    one, other = (partial(q.requires_grad_(), *each, **options) for each in shards)  # which keeps its parts
+    torch.testing.assert_close(one.merge(other).finish(), expected)
+
+
+def test_scores_of_users_that_differ_in_an_attribute_called_align_do_not_merge():
+    class Aligned(regard.Dot):
+        def __init__(self, align):
+            super().__init__()
+            self.align = align
+
+    x = torch.randn(4, 3)
+    with pytest.raises(EngineRefusal, match="same `score`"):
+        partial(x, x, x, score=Aligned(1)).merge(partial(x, x, x, score=Aligned(2)))

@@ -130,16 +130,18 @@ def pool_stream(stream: Stream) -> Pooled:
 
 def in_range(stream: Stream, pooled: Pooled) -> Pooled:
     """What one pass pooled; weights first, where values times numerators may have left the numbers of the dtype."""
-    rule = stream.rule
+    return _pool_in_passes(replace(stream, kernels=False)) if is_out_of_range(stream.rule, pooled) else pooled
+
+
+def is_out_of_range(rule: Weights, pooled: Pooled) -> bool:
+    """Whether values times numerators may have left the numbers of the dtype, though weights times values do not."""
     if not isinstance(rule, OnePass) or not rule.normalized or rule.shifted:
-        return pooled
+        return False
     totals = pooled.statistics[1]
     if totals.is_meta or not totals.numel() or is_tracing() or is_capturing(totals.device):
-        return pooled
+        return False
     least, most = (float(each) for each in torch.aminmax(torch.where(totals.isfinite(), totals, 1)))
-    if least >= 1 / REACH and most <= REACH:
-        return pooled
-    return _pool_in_passes(replace(stream, kernels=False))
+    return least < 1 / REACH or most > REACH
 
 
 def sum_stream(stream: Stream) -> Sums:
