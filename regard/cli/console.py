@@ -22,7 +22,8 @@ from regard.printable import escaped, printable
 CLOSED_PIPE = 141  # What a shell reports for a program that SIGPIPE ended.
 WIDTH = 80
 
-UNWRITTEN = {errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EINVAL, errno.EIO, errno.ENOSPC}
+UNWRITTEN = {errno.EAGAIN, errno.EBADF, errno.ECONNRESET, errno.EDQUOT, errno.EFBIG}
+UNWRITTEN |= {errno.EINVAL, errno.EIO, errno.ENOSPC}
 """Why a stream takes no more; a lack of memory or of files to open is not its fault."""
 
 

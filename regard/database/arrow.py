@@ -66,8 +66,8 @@ def arrow_column(name: str, array: Any) -> Column:
 
 
 def _is_text(types: Any, kind: Any) -> bool:
-    tests = ("is_string", "is_large_string", "is_string_view", "is_binary", "is_large_binary", "is_fixed_size_binary")
-    return any(getattr(types, test)(kind) for test in tests if hasattr(types, test))
+    tests = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "fixed_size_binary")
+    return any(getattr(types, f"is_{test}")(kind) for test in tests if hasattr(types, f"is_{test}"))
 
 
 def _large(kind: Any) -> Any:

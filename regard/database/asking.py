@@ -165,9 +165,11 @@ class Asker:
         chosen = rows.similarity(asked, score, weights)
         off = [asked[place] for place in ignored(rows.encoding, score, lambda: rows.choice)]
         heard = tuple(place for place in asked if place not in off)
-        if not off or len(self.pairs.complete_in(heard)) == len(rows):
+        categories = not any(isinstance(self.pairs.keys[place], Quantity) for place in heard)
+        # Categories alone have no weights of mismatches to be chosen, and those that were are not given up for rows.
+        if not off or len(self.pairs.complete_in(heard)) == len(rows) or (categories and score is not None):
             return rows, replace(chosen, compared=heard)
-        if score is None and not any(isinstance(self.pairs.keys[place], Quantity) for place in heard):
+        if categories:
             more = self.rows(heard)
             chosen = without_quantities(more.encoding, rows.encoding, chosen, rows.choice)
             return more, replace(chosen, compared=heard)

@@ -287,6 +287,6 @@ def _shuffled(n_rows: int) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     if n_rows <= 2**16:
         return torch.randperm(n_rows, generator=generator)
-    # Far cheaper than a permutation of a million rows, and as fair. Some are drawn twice, at most a third.
+    # Far cheaper than a permutation of a million rows, and as fair: of those drawn twice enough remain.
     drawn: list[int] = torch.randint(n_rows, (2 * STAGES[-1][1],), generator=generator).tolist()
     return torch.tensor(list(dict.fromkeys(drawn)))

@@ -219,13 +219,14 @@ class TimeColumn(Quantity):
 
 def _clock_time(text: str) -> time:
     """13:30, or 1:30 pm."""
-    clock, half, late = re.sub(r" ?([ap])m$", r"|\1", text, flags=re.IGNORECASE).partition("|")
+    half = re.search(r" ?([ap])m$", text, flags=re.IGNORECASE)
+    clock = text[: half.start()] if half else text
     read = time.fromisoformat(f"0{clock}" if clock[1:2] == ":" else clock)
-    if not half:
+    if half is None:
         return read
     if not 1 <= read.hour <= 12:
         raise ValueError(text)
-    return read.replace(hour=read.hour % 12 + 12 * (late in "pP"))
+    return read.replace(hour=read.hour % 12 + 12 * (half[1] in "pP"))
 
 
 class VectorColumn(Quantity):

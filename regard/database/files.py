@@ -21,7 +21,7 @@ ARROW = {".arrow", ".feather", ".ipc"}
 
 ADVICE = {
     "Empty CSV": "Name the columns in its first line.",
-    "Expected": "Give each row as many cells as the header, with quotes around one that has a delimiter in it.",
+    "CSV parse error": "Give each row as many cells as the header, with quotes around one that has a delimiter in it.",
 }
 """What to do, by what pyarrow says."""
 OTHER_ADVICE = "Check that it is whole, and of the kind that its name says."

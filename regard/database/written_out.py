@@ -22,6 +22,8 @@ def written_out(array: Any) -> int:
     references = len(array) * REFERENCE
     if is_text(kind):
         return references + _sum(compute.binary_length(array))
+    if is_view(kind):
+        return references + int(_view_lengths(array).sum(dtype="int64"))
     if types.is_dictionary(kind) and is_text(kind.value_type):
         return references + _sum(compute.binary_length(array.dictionary).take(array.indices))
     if types.is_struct(kind) or types.is_union(kind):
@@ -37,6 +39,19 @@ def is_text(kind: Any) -> bool:
     return any(getattr(types, f"is_{name}")(kind) for name in ("string", "large_string", "binary", "large_binary"))
 
 
+def is_view(kind: Any) -> bool:
+    """Whether the entries of a type are text or bytes that point to where they lie; old pyarrow has none."""
+    types = importlib.import_module("pyarrow").types
+    return any(getattr(types, f"is_{name}_view", lambda kind: False)(kind) for name in ("string", "binary"))
+
+
+def _view_lengths(array: Any) -> Any:
+    """The lengths of such entries: each is the first of four integers."""
+    numpy = importlib.import_module("numpy")
+    views = numpy.frombuffer(array.buffers()[1], dtype="int32").reshape(-1, 4)
+    return views[array.offset : array.offset + len(array), 0]
+
+
 def _longest(array: Any) -> int:
     """The bytes that no entry of an array exceeds."""
     arrow, compute = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.compute")
@@ -47,6 +62,8 @@ def _longest(array: Any) -> int:
         return max(_longest(array.values), REFERENCE)
     if is_text(kind):
         return REFERENCE + int(compute.max(compute.binary_length(array)).as_py() or 0)
+    if is_view(kind):
+        return REFERENCE + int(_view_lengths(array).max(initial=0))
     if types.is_nested(kind) and hasattr(array, "sizes"):  # a view of a list
         return REFERENCE + int(compute.max(array.sizes).as_py() or 0) * _longest(array.values)
     if types.is_nested(kind):

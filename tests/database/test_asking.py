@@ -330,6 +330,17 @@ def test_where_every_key_is_ignored_rows_without_any_are_asked_too() -> None:
     assert (answer.n_rows, answer.value) == (90, pytest.approx(database.average().value))
 
 
+def test_a_missing_cell_of_an_ignored_key_makes_no_mismatch_absolute() -> None:
+    random = Random(0)
+    noise, words = [random.gauss(0, 1) for _ in range(200)], [random.choice("abc") for _ in range(200)]
+    values = ["abc".index(word) + random.gauss(0, 0.2) for word in words]
+    for holes in (noise, [None, *noise[1:]]):
+        database = Database({"noise": holes, "word": words, "same": ["s"] * 200}, values)
+        answer = database.attend((0.1, "other", "s"), score={"same": Equal()})
+        assert "a mismatch weighs" in answer.similarity
+        assert answer.found
+
+
 def test_a_quantity_that_is_ignored_beside_a_category_costs_no_rows() -> None:
     random = Random(0)
     noise = [random.gauss(0, 1) for _ in range(90)]

@@ -262,6 +262,7 @@ def test_a_query_is_read_as_the_column_is_written(
         (["2023-07-04", "2023-07-31"], "04.07.2023"),
         (["4/7/2023", "31/7/2023"], "7/31/2023"),
         (["1:30 pm", "9:05 am"], "13:30 pm"),
+        (["1:30 pm", "9:05 am"], "1:30|"),
     ],
 )
 def test_a_query_that_the_column_does_not_say_how_to_read_is_refused(

@@ -200,6 +200,15 @@ def test_bytes_that_are_no_table_are_an_error_that_names_the_file(tmp_path: Path
         Database.from_table(path, key="a", value="b")
 
 
+def test_a_cut_arrow_file_is_given_no_advice_for_csv(tmp_path: Path) -> None:
+    path = tmp_path / "table.arrow"
+    feather.write_feather(arrow.table({"a": list(range(999)), "b": list(range(999))}), path, compression="uncompressed")
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(TableError, match="table.arrow") as error:
+        Database.from_table(path, key="a", value="b")
+    assert "Give each row" not in str(error.value)
+
+
 def test_rows_of_different_lengths_name_the_row(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("a,b\n1,2\n3\n")

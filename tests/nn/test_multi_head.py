@@ -375,3 +375,15 @@ def test_in_training_the_weights_are_those_that_dropout_left_as_in_pytorch(compi
     torch.testing.assert_close(weights[kept], 2 * before[kept])
     values = (x @ layer.W_V.unsqueeze(1)).transpose(0, 1)  # (batch, heads, n, head_dim); no bias yet
     torch.testing.assert_close(output, (weights @ values).transpose(1, 2).flatten(2) @ layer.W_O)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_nan_of_padding_reaches_no_output_in_training_with_weights_and_dropout(compiled):
+    layer = nn.MultiHeadAttention(8, 2, dropout=0.1, batch_first=True)
+    keys = torch.randn(1, 5, 8)
+    keys[0, -1] = torch.nan
+    padding = torch.tensor([[False, False, False, False, True]])
+    call = torch.compile(layer, backend="eager") if compiled else layer
+    output, weights = call(torch.randn(1, 3, 8), keys, keys, key_padding_mask=padding)
+    assert output.isfinite().all()
+    assert (weights[..., -1] == 0).all()
