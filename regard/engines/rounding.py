@@ -84,6 +84,14 @@ class Rounding:
         return size <= LIMIT  # NaN is not
 
 
+def rounds_apart(problem: AttentionProblem, statistics: Statistics) -> bool:
+    """Whether the best scores of rows are so large that rounding shows; it costs microseconds, where `Rounding` looks
+    at every query and key.
+    """
+    peaks = _peaks(problem.weights, statistics)
+    return peaks is not None and are_large(peaks)
+
+
 def are_large(peaks: Tensor) -> bool:
     """Whether the best scores of rows are so large that their rounding shows in weights."""
     if peaks.is_meta or is_tracing() or is_capturing(peaks.device) or not peaks.numel():

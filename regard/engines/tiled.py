@@ -18,6 +18,8 @@ from regard.engines.cpu.footprint import kernel_bytes
 from regard.engines.cpu.vocabulary import is_empty
 from regard.engines.gradients import attach
 from regard.engines.nonfinite import pool_nonfinite
+from regard.engines.rounding import rounds_apart
+from regard.engines.strips import pool_by_strips
 from regard.engines.sums import Pooled, Sums
 from regard.engines.tiles import TILE_ELEMENTS, Stream
 from regard.problem import AttentionProblem
@@ -103,6 +105,9 @@ class Tiled(Engine):
         with torch.autocast(problem.grid.device.type, enabled=False):
             with torch.no_grad(), capturing() as captured:
                 pooled = pool_stream(stream)
+            if stream.compiled is None and _tracked(problem) and rounds_apart(problem, pooled.statistics):
+                # torch may round the products of a backward pass otherwise; kernels take the same tiles in both.
+                return pool_by_strips(problem)
             return attach(stream, pooled, tuple(captured.values())).to(problem.dtype)
 
 

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from regard.engines import Tiled
 from regard.engines.gradients import Run, gradients_over_tiles
+from regard.engines.rounding import rounds_apart
+from regard.engines.strips import pool_by_strips
 from regard.engines.tiled import pool_stream
 from regard.engines.tiles import Stream
 from regard.errors import EngineRefusal
@@ -66,6 +68,10 @@ def attend_operator(
             return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))
         stream = Stream((problem,), engine.tile_elements, engine.kernels)
         pooled, by_kernels = pool_stream(stream), stream.compiled is not None
+        if said.training and not by_kernels and rounds_apart(problem, pooled.statistics):
+            # As in `Tiled.run`: the backward pass, which runs the engine again, goes by strips, too.
+            output = pool_by_strips(problem).to(problem.compute_dtype)
+            return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))
         statistics = [*pooled.statistics, *(() if pooled.slope_mean is None else (pooled.slope_mean,))]
         return pooled.output.expand(shape).contiguous(), _packed(by_kernels, statistics, shape[:-1])
 
