@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -166,10 +166,12 @@ class Asker:
         off = [asked[place] for place in ignored(rows.encoding, score, lambda: rows.choice)]
         heard = tuple(place for place in asked if place not in off)
         categories = not any(isinstance(self.pairs.keys[place], Quantity) for place in heard)
-        # Categories alone have no weights of mismatches to be chosen, and those that were are not given up for rows.
-        if not off or len(self.pairs.complete_in(heard)) == len(rows) or (categories and score is not None):
+        given = score if isinstance(score, Mapping) else {}
+        # Beside quantities alone a mismatch gets a weight, and one that was chosen is not given up for rows.
+        lost = categories and score is not None and any(self.pairs.keys[place].name not in given for place in heard)
+        if not off or lost or len(self.pairs.complete_in(heard)) == len(rows):
             return rows, replace(chosen, compared=heard)
-        if categories:
+        if categories and score is None:
             more = self.rows(heard)
             chosen = without_quantities(more.encoding, rows.encoding, chosen, rows.choice)
             return more, replace(chosen, compared=heard)

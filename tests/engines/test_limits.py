@@ -144,7 +144,21 @@ def test_a_share_of_values_is_computed_where_score_times_value_is_no_number(scor
         torch.testing.assert_close(output, wanted, rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize(("value", "gradient"), [(1e30, 1.0), (1e20, 1e20)])
+def test_rows_of_a_small_gradient_keep_it_beside_huge_ones():
+    torch.manual_seed(0)
+    score, generator = Additive(8, 8, 16), torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(n, d, generator=generator) for n, d in ((200, 8), (300, 8), (300, 4)))
+    towards = torch.randn(200, 4, generator=generator) * 1e-9
+    towards[0] = 1e33
+    found = []
+    for engine, dtype in (("reference", torch.float64), (Tiled(kernels=True), torch.float32)):
+        queries = q.to(dtype).requires_grad_()
+        output = attend(queries, k.to(dtype), v.to(dtype), score=score.to(dtype), engine=engine)
+        found.append(torch.autograd.grad(output, queries, towards.to(dtype))[0][1:].double())
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=1e-4 * float(found[0].abs().max()))
+
+
+@pytest.mark.parametrize(("value", "gradient"), [(1e30, 1.0), (1e20, 1e20), (2e38, 1.0)])
 def test_values_of_additive_scores_have_their_gradient_whatever_others_are(value, gradient):
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(64, 8, generator=generator) for _ in range(3))

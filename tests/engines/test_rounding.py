@@ -93,3 +93,13 @@ def test_in_float64_gradients_of_large_scores_are_those_of_weights_that_sum_to_o
     v.requires_grad_()
     attend(q, k, v, score=Dot(), engine=engine).sum().backward()
     torch.testing.assert_close(v.grad.sum(0), torch.full((3,), 64.0).double(), rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e3), (torch.float64, 1e8)])
+def test_queries_that_broadcast_against_keys_have_the_same_weights_in_both_passes(dtype, size):
+    # torch folds the batch of such a product into its rows, or does not, by whether a gradient is wanted.
+    torch.manual_seed(0)
+    q, k = (size * torch.randn(*shape, dtype=dtype) for shape in ((100, 64), (8, 7, 64)))
+    v = torch.ones(8, 7, 1, dtype=dtype, requires_grad=True)
+    attend(q.requires_grad_(), k.requires_grad_(), v, score=Dot() * 0.5, engine=Tiled(kernels=False)).sum().backward()
+    torch.testing.assert_close(v.grad.sum((-1, -2)), torch.full((8,), 100.0, dtype=dtype))

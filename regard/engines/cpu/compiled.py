@@ -86,16 +86,20 @@ class Compiled:
         """
         problem = self.program.problem
         gradient = gradient.float()
-        factor = _too_large(gradient, problem.values) if self.program.channel is not None else 1.0
-        if factor == 1.0:
+        large = _large_rows(gradient, problem.values) if self.program.channel is not None else None
+        if large is None:
             return self._differentiate(needed, statistics, centre, gradient)
-        # That of values is no product with values: it needs no smaller dO, in which small rows would be lost.
-        values = len(problem.form.tensors())
-        alone = [each and place == values for place, each in enumerate(needed)]
-        others = [each and place != values for place, each in enumerate(needed)]
+        # Gradients are linear in dO: large rows of it are divided by what would carry them away, and only those.
+        rows, factor = large
+        values = len(problem.form.tensors())  # whose gradient is no product with values, and needs nothing smaller
+        alone, others = (
+            [each and (place == values) is of for place, each in enumerate(needed)] for of in (True, False)
+        )
+        small = self._differentiate(others, statistics, centre, torch.where(rows, 0, gradient))
+        divided = self._differentiate(others, statistics, centre, torch.where(rows, gradient / factor, 0))
         found = [
-            None if each is None else each * factor
-            for each in self._differentiate(others, statistics, centre, gradient / factor)
+            None if one is None or other is None else one + other * factor
+            for one, other in zip(small, divided, strict=True)
         ]
         found[values] = self._differentiate(alone, statistics, centre, gradient)[values]
         return found
@@ -144,12 +148,16 @@ class Compiled:
         return total.reshape(rule.sink.shape).to(rule.sink.dtype)
 
 
-def _too_large(gradient: Tensor, values: Tensor) -> float:
-    """What dO is to be divided by before channels differentiate, a power of two.
+def _large_rows(gradient: Tensor, values: Tensor) -> tuple[Tensor, float] | None:
+    """The rows of dO that must be smaller before channels differentiate, `(..., 1)`, and by what; None for none.
 
-    A gradient is linear in dO, and the steps to that of tanh multiply dP by as much as 2⁶⁴ before they divide it.
+    The steps to the gradient of tanh multiply dP by as much as 2⁶⁴ before they divide it.
     """
     if not gradient.numel() or not values.numel():
-        return 1.0
-    size = math.prod(float(torch.stack(each.aminmax()).abs().max()) for each in (gradient, values.detach()))
-    return 2.0 ** min(math.frexp(size)[1], 126) if LARGEST < size < math.inf else 1.0  # float32 has 2¹²⁷
+        return None
+    largest, value = (float(torch.stack(each.aminmax()).abs().max()) for each in (gradient, values.detach()))
+    size = largest * value
+    if not LARGEST < size < math.inf:
+        return None
+    # A power of two that float32 has.
+    return gradient.abs().amax(-1, keepdim=True) > LARGEST / value, 2.0 ** min(math.frexp(size)[1], 126)
