@@ -32,7 +32,9 @@ def weights_of(rule: Part, parameters: Parameters, scores: Tensor, allowed: Tens
         case "entmax":
             return Entmax.apply(safe, allowed, a_head(number("alpha").double()))
         case "one-hot":
-            return best(scores.detach(), allowed, 1).to(scores.dtype)
+            unknown = (scores.detach().isnan() & allowed).any(-1, keepdim=True)
+            chosen = best(scores.detach(), allowed, 1)
+            return torch.where(chosen & unknown, torch.nan, chosen.to(scores.dtype))
         case "top-k":
             return weights_of(rule.inside[0], parameters, scores, best(scores.detach(), allowed, rule.options["k"]))
     raise AssertionError(rule.kind)

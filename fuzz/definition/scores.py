@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fuzz.definition.numbers import Parameters, Sigmoid, Tanh, a_head, offset_of, reader
+from fuzz.definition.numbers import Parameters, Sigmoid, Square, Tanh, a_head, offset_of, reader
 from fuzz.parts import Part
 
 
@@ -41,7 +41,7 @@ def scores_of(score: Part, parameters: Parameters, queries: Tensor, keys: Tensor
             return _times(_sum(_unit(queries).unsqueeze(-2) * _unit(keys).unsqueeze(-3)), 1 / number("temperature"))
         case "gaussian":
             # The library may fold ‖q − k‖² into a dot product where that costs no more than this.
-            found = _sum(((q - k) / number("bandwidth")).square() / -2)
+            found = _sum(Square.apply((q - k) / number("bandwidth")) / -2)
             return found._replace(size=found.size + 64)
         case "laplacian":
             return _sum(-((q - k) / number("bandwidth")).abs())

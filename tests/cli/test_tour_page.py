@@ -114,7 +114,8 @@ def test_a_page_that_cannot_be_written_is_an_error_in_one_line(here: Path) -> No
     result = tour("-o", "nowhere/tour.html")
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: --output must be a file that can be written: nowhere/tour.html (No such file or directory).\n"
+        "error: --output must be a file that can be written: nowhere/tour.html (No such file or directory). "
+        "There is no folder 'nowhere': make it first.\n"
     )
 
 

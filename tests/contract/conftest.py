@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
+from regard.testing import MASKS, RULES, SCORES
+
 
 def pytest_collection_modifyitems(items):
     """Bring the tests of one score and rule, or of one variant and mask, together: their definitions are computed once.
@@ -19,3 +23,14 @@ def pytest_collection_modifyitems(items):
 def _definitions(item):
     names = item.callspec.params if hasattr(item, "callspec") else {}
     return item.path.name, *(names.get(name, "") for name in ("variant", "mask", "score", "rule"))
+
+
+@pytest.fixture
+def some_masks():
+    """Every `of`-th mask, from another one on for each score and rule: every score and every rule meets every mask."""
+
+    def choose(score, rule, of):
+        assert of <= min(len(SCORES), len(RULES))
+        return list(MASKS)[(list(SCORES).index(score) + list(RULES).index(rule)) % of :: of]
+
+    return choose
