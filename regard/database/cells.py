@@ -1,8 +1,9 @@
 """What the cells of a column of text say: numbers, yes/no, dates, moments, clock times, or text.
 
-A column is what all of its cells are, or text. What is missing: an empty cell; in a column of numbers or dates every
-mark (NA, null, None, -, ? …); among text NA, N/A, NaN and null, unless they stand in quotes, or among codes of two
-capital letters, where NA may be Namibia. The notes say what is not as it was written, and what could not be read.
+A column is what all of its cells are, or text. Spaces around a cell are no part of it. What is missing: an empty cell;
+in a column of numbers or dates every mark (NA, null, None, -, ? …); among text NA, N/A, NaN and null, unless they stand
+in quotes, or among codes of two capital letters, where NA may be Namibia. The notes say what is not as it was written,
+and what could not be read.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 TEXT_MARKS = ("NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null")
@@ -30,9 +32,13 @@ LONG = 2.0**63
 INTEGER_WITH_ZERO = r"^[+-]?0[0-9]+$"
 NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 SIGNS = "$€£¥"
-WRITTEN_NUMBER = rf"^(?P<minus>[+-]?) ?(?P<before>[{SIGNS}]?) ?(?P<digits>[0-9][0-9.,]*) ?(?P<after>[%{SIGNS}]?)$"
-POINTS = r"^([0-9]{1,3}(,[0-9]{3})+|[0-9]+)([.][0-9]+)?$"  # 1,200.50
-COMMAS = r"^([0-9]{1,3}([.][0-9]{3})+|[0-9]+)(,[0-9]+)?$"  # 1.200,50
+WRITTEN_NUMBER = (
+    rf"^(?P<minus>[(+-]?) ?(?P<before>[{SIGNS}]?) ?(?P<digits>[0-9][0-9.,]*) ?(?P<after>[%{SIGNS}]?)(?P<close>[)]?)$"
+)
+POINTS = r"^([1-9][0-9]{0,2}(,[0-9]{3})+|[0-9]+)([.][0-9]+)?$"  # 1,200.50
+COMMAS = r"^([1-9][0-9]{0,2}([.][0-9]{3})+|[0-9]+)(,[0-9]+)?$"  # 1.200,50
+THOUSANDS = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"  # or decimals, three of them
+UNDERSTOOD = rf"^[(+-]? ?[{SIGNS}]? ?({POINTS[1:-1]}|{COMMAS[1:-1]}) ?[%{SIGNS}]?[)]?$"
 MONEY = rf"([{SIGNS}]|USD|EUR|GBP|JPY|CHF|CNY|INR)"
 LIKE_NUMBER = (
     rf"^[(+-]? ?{MONEY}? ?[(+-]?[0-9]+([., '][0-9]{{3}})*([.,][0-9]*)? ?(%|{MONEY})?[)-]?$"  # (500), 10%, 1 200
@@ -72,7 +78,7 @@ class Said:
 
 
 class Style(NamedTuple):
-    """How a file writes numbers."""
+    """How a file writes numbers. Where its point is a comma, points are groups of digits, or no numbers."""
 
     delimiter: str
     point: str  # "." or ","
@@ -101,9 +107,9 @@ def understand(name: str, cells: Any, style: Style, with_marks: Callable[[], Any
 def _read(name: str, cells: Any, style: Style) -> Cells | None:
     """A column that is not text as what it is, or why it is text after all; None if nothing is written in it."""
     arrow, compute = _arrow()
-    clean = _clean(compute.if_else(compute.equal(cells, ""), None, cells))
+    clean = _clean(compute.if_else(compute.equal(cells, ""), None, cells), style)
     if clean is not None and not cells.null_count:
-        return Cells(clean, [], _decimal_comma(style))
+        return Cells(clean, _merged(name, cells, clean), _decimal_comma(style))
     trimmed = compute.utf8_trim_whitespace(cells)
     is_mark = compute.is_in(trimmed, value_set=arrow.array(sorted(MARKS), arrow.string()))
     present = compute.if_else(compute.or_(is_mark, compute.equal(trimmed, "")), None, trimmed)
@@ -121,12 +127,12 @@ def _decimal_comma(style: Style) -> str:
     return "," if style.point == "," else ""
 
 
-def _clean(cells: Any) -> Any:
+def _clean(cells: Any, style: Style) -> Any:
     """Numbers or dates that need no second look, which are most; None if they do."""
     arrow, compute = _arrow()
     if cells.null_count == len(cells):
         return None
-    array = _cast(cells, arrow.int64(), arrow.float64(), arrow.date32())
+    array = _cast(cells, arrow.int64(), *[arrow.float64()] * (style.point == "."), arrow.date32())
     if array is None or (arrow.types.is_floating(array.type) and not _all(compute.less(compute.abs(array), LONG))):
         return None  # NaN is less than nothing
     coded = arrow.types.is_integer(array.type) and compute.any(compute.starts_with(cells, "0")).as_py()
@@ -136,6 +142,10 @@ def _clean(cells: Any) -> Any:
 def _with_zeros(cells: Any) -> Any:
     """Which cells are digits that begin with a 0: codes, not numbers."""
     return _arrow()[1].match_substring_regex(cells, INTEGER_WITH_ZERO)
+
+
+def _coded(name: str, cells: Any) -> str:
+    return f"{name} is text, not numbers: some begin with 0, such as {_first(cells)}"
 
 
 def _arrow() -> tuple[Any, Any]:
@@ -156,19 +166,28 @@ def _cells(count: int) -> str:
 
 
 def _text(name: str, cells: Any, with_marks: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """The column as text, with what is missing in it."""
-    _, compute = _arrow()
-    others = compute.if_else(compute.equal(cells, ""), None, cells)
-    if not cells.null_count:
-        return others, []
+    """The column as text, without the spaces around its cells, and with what is missing in it."""
+    arrow, compute = _arrow()
+    trimmed = compute.utf8_trim_whitespace(cells)
+    spaced = compute.not_equal(trimmed, cells)
+    missing = compute.and_(spaced, compute.is_in(trimmed, value_set=arrow.array(TEXT_MARKS, arrow.string())))
+    n_missing = cells.null_count + (compute.sum(missing).as_py() or 0)
+    others = compute.if_else(compute.or_(missing, compute.equal(trimmed, "")), None, trimmed)
+    notes = []
+    if compute.any(spaced).as_py():
+        written = compute.count_distinct(cells.filter(compute.is_valid(others)))
+        if written.as_py() > compute.count_distinct(others).as_py():
+            notes.append(f"{name}: spaces around cells are left out")
+    if not n_missing:
+        return others, notes
     if _all(compute.match_substring_regex(others, "^[A-Z]{2}$")):
-        array = with_marks()
+        array = compute.utf8_trim_whitespace(with_marks())
         array = compute.if_else(compute.equal(array, ""), None, array)
-        return array, [
-            f"{name}: NA or the like is taken as text, as in Namibia's code; leave cells empty to mean missing"
-        ]
-    said = f'{name}: {_cells(cells.null_count)} NA or the like, taken as missing; in quotes, "NA", it is text'
-    return others, [said]
+        said = f"{name}: NA or the like is taken as text, as in Namibia's code; leave cells empty to mean missing"
+    else:
+        array = others
+        said = f'{name}: {_cells(n_missing)} NA or the like, taken as missing; in quotes, "NA", it is text'
+    return array, [*notes, said]
 
 
 def _all(matches: Any) -> bool:
@@ -195,12 +214,34 @@ def _first(array: Any) -> str:
     return repr(cell if len(cell) <= LONGEST else f"{cell[:LONGEST]}…")
 
 
+def _first_but(cells: Any, pattern: str, shown: Any) -> str:
+    """What is shown for the first cell that does not match a pattern."""
+    _, compute = _arrow()
+    return _first(shown.filter(compute.invert(compute.match_substring_regex(cells, pattern))))
+
+
+def _merged(name: str, texts: Any, array: Any) -> list[str]:
+    """What has to be said where numbers of many digits are one float."""
+    arrow, compute = _arrow()
+    if not arrow.types.is_floating(array.type):
+        return []
+    large = compute.greater_equal(compute.abs(array), 2.0**53)
+    if not compute.any(large).as_py():
+        return []
+    written, floats = compute.unique(texts.filter(large)), compute.unique(array.filter(large))
+    equal = len(set(map(Decimal, written.to_pylist()))) - len(floats) if len(written) > len(floats) else 0
+    near = "1 number is taken for another" if equal == 1 else f"{equal:,} numbers are taken for others"
+    return [f"{name}: beyond 2⁵³ {near} nearby"] if equal else []
+
+
 def _numbers(name: str, present: Any, style: Style, said: Said) -> Any:
     arrow, compute = _arrow()
     texts = present
     if style.point == ",":
-        if compute.any(compute.match_substring(present, ".")).as_py():
-            return None
+        with_comma = present.filter(compute.match_substring(present, ","))
+        thousands = len(with_comma) > 0 and _all(compute.match_substring_regex(with_comma, THOUSANDS))
+        if thousands or compute.any(compute.match_substring(present, ".")).as_py():
+            return None  # for a note to say how they are read
         texts = compute.replace_substring(present, ",", ".")
     array = _cast(texts, arrow.int64(), arrow.float64())
     if array is None:
@@ -213,9 +254,10 @@ def _numbers(name: str, present: Any, style: Style, said: Said) -> Any:
         return None
     coded = _with_zeros(present)
     if compute.any(coded).as_py():
-        said.notes.append(f"{name} is text, not numbers: some begin with 0, such as {_first(present.filter(coded))}")
+        said.notes.append(_coded(name, present.filter(coded)))
         return None
     said.writing = _decimal_comma(style)
+    said.notes += _merged(name, texts, array)
     return array
 
 
@@ -258,50 +300,80 @@ def _clock_times(name: str, present: Any, style: Style, said: Said) -> Any:
 
 
 def _written_numbers(name: str, present: Any, style: Style, said: Said) -> Any:
-    """Numbers with a sign of money, a percent sign, or groups of three digits."""
+    """Numbers with a sign of money, a percent sign, groups of three digits, or negative ones in parentheses."""
     arrow, compute = _arrow()
     if not _all(compute.match_substring_regex(present, WRITTEN_NUMBER)):
         return None
     parts = compute.extract_regex(present, WRITTEN_NUMBER)
-    minus, before, digits, after = (
-        compute.struct_field(parts, part) for part in ("minus", "before", "digits", "after")
+    minus, before, written, after, close = (
+        compute.struct_field(parts, part) for part in ("minus", "before", "digits", "after", "close")
     )
-    units = [compute.unique(each.drop_null()).to_pylist() for each in (before, after)]
-    if len(units[0]) > 1 or len(units[1]) > 1 or (units[0][0] and units[1][0]):
+    enclosed = compute.equal(minus, "(")
+    if not _all(compute.equal(enclosed, compute.equal(close, ")"))) or _all(enclosed):
         return None
-    unit = units[0][0] or units[1][0]
-    if not unit and _all(compute.match_substring_regex(digits, "^[0-9]+$")):
-        return None  # bare digits that are no numbers, such as 01234
+    units = compute.binary_join_element_wise(before, after, " ")
+    unit = units.drop_null()[0].as_py()
+    others = present.filter(compute.not_equal(units, unit))
+    if len(others):
+        said.notes.append(f"{name} is text, not numbers: a mix, such as {_first(present)} and {_first(others)}")
+        return None
+    unit = unit.strip()
+    if len(unit) > 1 or (not unit and _all(compute.match_substring_regex(present, "^[+-]? ?[0-9]+$"))):
+        return None  # two units, or bare digits that are no numbers, such as 01234
+    coded = _with_zeros(written)
+    if not unit and compute.any(coded).as_py():
+        said.notes.append(_coded(name, present.filter(coded)))
+        return None
+    points = _with_points(name, present, written, unit, style, said)
+    if points is None:
+        return None
+    group, point = (",", ".") if points else (".", ",")
+    said.writing = "" if points else ".,"
+    digits = compute.replace_substring(compute.replace_substring(written, group, ""), point, ".")
+    negative = compute.or_(enclosed, compute.equal(minus, "-"))
+    digits = compute.if_else(negative, compute.binary_join_element_wise("-", digits, ""), digits)
+    array = _cast(digits, arrow.int64(), arrow.float64())
+    if array is not None:
+        changed = compute.or_(enclosed, compute.match_substring(written, group))
+        changed = compute.if_else(compute.any(changed), changed, compute.is_valid(present))
+        number = array.filter(changed)[0].as_py()
+        said.notes.append(f"{name}: read as numbers, {_first(present.filter(changed))} as {number:.15g}")
+        said.notes += _merged(name, digits, array)
+    return array
+
+
+def _with_points(name: str, present: Any, digits: Any, unit: str, style: Style, said: Said) -> bool | None:
+    """Whether numbers have decimal points, and commas between groups of digits; None if that cannot be told."""
+    _, compute = _arrow()
     points, commas = (_all(compute.match_substring_regex(digits, pattern)) for pattern in (POINTS, COMMAS))
-    if points and commas:
-        has_comma = compute.any(compute.match_substring(digits, ",")).as_py()
-        has_point = compute.any(compute.match_substring(digits, ".")).as_py()
-        # 1,200 is a thousand or one. Where the comma stands between cells, it is not within numbers too.
-        points = not has_comma or style.delimiter == "," or unit in ("$", "£")
-        commas = has_comma and style.point == ","
-        points = points and not (has_point and unit in ("€", "¥"))
-        if not points and not commas:
+    has_comma, has_point = (compute.any(compute.match_substring(digits, mark)).as_py() for mark in ",.")
+    if points and commas:  # 1,200 is a thousand or one, and so is 1.200
+        if has_comma and unit in ("$", "£"):
+            return True
+        if style.point == ",":
+            return False
+        # Where the comma stands between cells, it is not within numbers too.
+        if (has_comma and style.delimiter != ",") or (has_point and unit in ("€", "¥")):
             said.notes.append(
-                f"{name} is text, not numbers: {_first(present)} can be read in two ways. "
+                f"{name} is text, not numbers: {_first_but(digits, '^[0-9]+$', present)} can be read in two ways. "
                 f"Write it without groups of digits"
             )
             return None
-    if not points and not (commas and (unit or style.point == ",")):
-        return None
-    if not points:
-        said.writing = ".,"
-        digits = compute.replace_substring(compute.replace_substring(digits, ".", ""), ",", ".")
-    else:
-        digits = compute.replace_substring(digits, ",", "")
-    negative = compute.equal(minus, "-")
-    array = _cast(
-        compute.if_else(negative, compute.binary_join_element_wise("-", digits, ""), digits),
-        arrow.int64(),
-        arrow.float64(),
-    )
-    if array is not None:
-        said.notes.append(f"{name}: read as numbers, {_first(present)} as {array.drop_null()[0].as_py():g}")
-    return array
+        return True
+    if points:
+        if style.point == "," and not unit and not has_comma:
+            said.notes.append(
+                f"{name} is text, not numbers: {_first_but(digits, COMMAS, present)} has a decimal point, where other "
+                f"columns have commas"
+            )
+            return None
+        return True
+    if commas:
+        return False if unit or style.delimiter != "," else None
+    if _all(compute.match_substring_regex(digits, UNDERSTOOD)):
+        mixed = " and ".join(_first_but(digits, pattern, present) for pattern in (POINTS, COMMAS))
+        said.notes.append(f"{name} is text, not numbers: a mix, such as {mixed}")
+    return None
 
 
 def _written_dates(name: str, present: Any, style: Style, said: Said) -> Any:
@@ -319,12 +391,22 @@ def _written_dates(name: str, present: Any, style: Style, said: Said) -> Any:
 def _ordered_dates(name: str, present: Any, parts: Any, mark: str, pattern: str, said: Said) -> Any:
     arrow, compute = _arrow()
     first, second, year, time = (compute.struct_field(parts, part) for part in ("first", "second", "year", "time"))
-    beyond = [compute.any(compute.greater(compute.cast(each, arrow.int64()), 12)).as_py() for each in (first, second)]
-    if pattern.startswith("^(?P<year>"):
+    days = [compute.greater(compute.cast(each, arrow.int64()), 12) for each in (first, second)]
+    beyond = [present.filter(each) for each in days]
+    year_first = pattern.startswith("^(?P<year>")
+    if year_first:
         month, day = first, second
-    elif beyond[0] or (mark == "." and not beyond[1]):  # with points between them, the day is first everywhere
-        month, day = second, first
-    elif beyond[1]:
+    elif compute.any(compute.and_(*days)).as_py():
+        said.notes.append(f"{name} is text, not dates: {_first(present.filter(compute.and_(*days)))} is none")
+        return None
+    elif len(beyond[0]) and len(beyond[1]):
+        said.notes.append(
+            f"{name} is text, not dates: {_first(beyond[0])} begins with the day, {_first(beyond[1])} with the month"
+        )
+        return None
+    elif len(beyond[0]) or (mark == "." and not len(beyond[1])):
+        month, day = second, first  # with points between them, the day is first everywhere
+    elif len(beyond[1]):
         month, day = first, second
     else:
         said.notes.append(
@@ -332,24 +414,37 @@ def _ordered_dates(name: str, present: Any, parts: Any, mark: str, pattern: str,
             f"month. Write dates as 2023-12-31"
         )
         return None
-    said.writing = "month" if month is first else "day"
+    said.writing = "" if year_first else "month" if month is first else "day"
     padded = [compute.utf8_lpad(each, 2, padding="0") for each in (month, day)]
     iso = compute.binary_join_element_wise(year, *padded, "-")
+    kind = arrow.date32()
     if compute.any(compute.not_equal(time, "")).as_py():
         clock = compute.replace_substring_regex(time, r"^[ T]([0-9]):", r" 0\1:")
-        array = _cast(compute.binary_join_element_wise(iso, clock, ""), arrow.timestamp("s"))
-    else:
-        array = _cast(iso, arrow.date32())
+        iso, kind = compute.binary_join_element_wise(iso, clock, ""), arrow.timestamp("s")
+    array = _cast(iso, kind)
     if array is not None:
         said.notes.append(f"{name}: read as dates, {_first(present)} as {array.drop_null()[0].as_py()}")
+    else:
+        said.notes.append(f"{name} is text, not dates: {_first(present.slice(_first_that_is_not(iso, kind)))} is none")
     return array
+
+
+def _first_that_is_not(cells: Any, kind: Any) -> int:
+    """Where the first cell is that is not of a kind, which not all are."""
+    start, count = 0, len(cells)
+    while count > 1:
+        half = count // 2
+        good = _cast(cells.slice(start, half), kind) is not None
+        start, count = (start + half, count - half) if good else (start, half)
+    return start
 
 
 def _almost(name: str, present: Any) -> list[str]:
     """Why a column is text though most of it look like numbers, or like dates."""
     _, compute = _arrow()
     count = len(present) - present.null_count
-    for kind, pattern in (("numbers", NUMBER), ("numbers", LIKE_NUMBER), ("dates", LIKE_DATE)):
+    kinds = (("numbers", NUMBER), ("numbers", UNDERSTOOD), ("numbers", LIKE_NUMBER), ("dates", LIKE_DATE))
+    for kind, pattern in kinds:
         like = compute.fill_null(compute.match_substring_regex(present, pattern), True)
         others = present.filter(compute.invert(like))
         if len(others) > count / 2:

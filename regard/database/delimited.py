@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from regard.database.cells import TEXT_MARKS, WRITING, Style, understand
+from regard.database.cells import SIGNS, TEXT_MARKS, WRITING, Style, understand
 from regard.database.contents import chunks_of, contents
 from regard.database.quotes import check_quotes
 from regard.database.spelling import check_names
@@ -22,6 +22,8 @@ from regard.errors import TableError
 DELIMITERS = ",;\t|"
 
 _SAMPLE = 1 << 16  # Bytes that the delimiter and the decimal point are judged by.
+_DIGITS = r"(?P<digits>(?:\d{1,3}(?:\.\d{3})+|\d*)(?P<decimals>,\d+)?)(?:[eE][+-]?\d+)?"
+_WITH_COMMA = re.compile(rf"[(+-]? ?[{SIGNS}]? ?{_DIGITS} ?[%{SIGNS}]?\)?")
 _LARGEST_BLOCK = (1 << 31) - 1  # pyarrow takes no larger one.
 
 
@@ -35,7 +37,8 @@ def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, 
     """
     arrow = importlib.import_module("pyarrow")
     content = contents(path)
-    sample = next(chunks_of(path, content), b"")[:_SAMPLE].decode("utf-8-sig", errors="replace")
+    start = next(chunks_of(path, content), b"")[:_SAMPLE]
+    sample = start.decode("utf-8-sig", errors="replace") + "\n" * (len(start) < _SAMPLE)  # the last record is whole
     delimiter = find_delimiter(sample, usual)
     n_columns = len(next(iter(_records(sample, delimiter)), []))
     notes = {"": check_quotes(chunks_of(path, content), delimiter, n_columns, path.name)}
@@ -45,8 +48,7 @@ def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, 
     bare = [name if name in wanted or name.strip() in names else name.strip() for name in names]
     check_columns(path, wanted, bare)
     written = {name: names[bare.index(name)] for name in wanted}
-    has_commas = delimiter != "," and _has_decimal_commas(sample, delimiter, list(written.values()))
-    style = Style(delimiter, "," if has_commas else ".")
+    style = Style(delimiter, "," if delimiter != "," and _has_decimal_commas(sample, delimiter) else ".")
     raw = file.read(list(written.values()), TEXT_MARKS)
     arrays, fields = [], []
     for name, as_written in written.items():
@@ -121,7 +123,7 @@ class _File:
     def _not_utf_8(self, what: str) -> TableError:
         return TableError(
             f"{self.path.name} must be UTF-8: {what} is not. Save it again in that encoding: as CSV UTF-8 in a "
-            f"spreadsheet, or with iconv -f latin1 -t utf-8."
+            f"spreadsheet, or with iconv -f cp1252 -t utf-8."
         )
 
     def _whatever_the_block(self, read: Callable[..., Any]) -> Any:
@@ -156,31 +158,32 @@ def find_delimiter(sample: str, usual: str) -> str:
     """
 
     def judged(delimiter: str) -> tuple[bool, int]:
-        lengths = [len(record) for record in _records(sample, delimiter) if record]
+        lengths = [len(record) for record in _records(sample, delimiter)]
         return len(set(lengths)) == 1 and lengths[0] > 1, lengths[0] if lengths else 0
 
     best: str = max([usual, *DELIMITERS], key=judged)
     return best
 
 
-def _records(sample: str, delimiter: str, most: int = 100) -> list[list[str]]:
-    """The first records of a sample, without the last, which may be cut, unless it is the only one."""
+def _records(sample: str, delimiter: str, most: int | None = 100) -> list[list[str]]:
+    """The first records of a sample but blank ones, without the last, which may be cut, unless it is the only one."""
     try:
-        records = list(islice(csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter), most))
+        records = list(islice(filter(None, csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)), most))
     except csv.Error:
         return []
     return records[:-1] if len(records) > 1 and not sample.endswith(("\n", "\r")) else records
 
 
-def _has_decimal_commas(sample: str, delimiter: str, wanted: Sequence[str]) -> bool:
-    """Whether the numbers in the wanted columns are written as 3,5.
+def _has_decimal_commas(sample: str, delimiter: str) -> bool:
+    """Whether numbers are written as 3,5 in any column that is mostly numbers.
 
-    70,000 alone does not say whether it is seventy: numbers that all look like thousands stay text.
+    70,000 alone does not say whether it is seventy.
     """
-    header, *records = _records(sample, delimiter) or [[]]
-    places = [header.index(name) for name in wanted if name in header]
-    cells = [record[place].strip() for record in records for place in places if place < len(record)]
-    if any(re.fullmatch(r"[+-]?\d*\.\d+", cell) for cell in cells):
-        return False
-    numbers = [cell for cell in cells if re.fullmatch(r"[+-]?\d*,\d+([eE][+-]?\d+)?", cell)]
-    return any(not re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", number) for number in numbers)
+    for column in zip_longest(*_records(sample, delimiter, None)[1:], fillvalue=""):
+        cells = [cell.strip() for cell in column if cell.strip()]
+        numbers = [number for number in map(_WITH_COMMA.fullmatch, cells) if number]
+        if 2 * len(numbers) > len(cells) and any(
+            number["decimals"] and not re.fullmatch(r"[1-9]\d{0,2},\d{3}", number["digits"]) for number in numbers
+        ):
+            return True
+    return False

@@ -96,8 +96,16 @@ def test_integers_with_more_digits_than_numbers_hold_are_text_and_said(tmp_path:
         (["10%", "12.5 %"], [10.0, 12.5], "read as numbers, '10%' as 10"),
         (['"1,200"', "950"], [1200, 950], "read as numbers, '1,200' as 1200"),
         (['"1.200,50 €"', "3 €"], [1200.5, 3.0], "read as numbers, '1.200,50 €' as 1200.5"),
-        (["$5", "€5"], ["$5", "€5"], "cells such as '$5' and '€5' are not understood"),
-        (["$5", "5"], ["$5", "5"], "1 of 2 cells are none, such as '$5'"),
+        (["$5", "€5"], ["$5", "€5"], "a mix, such as '$5' and '€5'"),
+        (["$5", "5"], ["$5", "5"], "a mix, such as '$5' and '5'"),
+        (["$900.50", "($300.00)"], [900.5, -300.0], "read as numbers, '($300.00)' as -300"),
+        (["5", "(500)", "7"], [5, -500, 7], "read as numbers, '(500)' as -500"),
+        (["(5)", "(6)"], ["(5)", "(6)"], "cells such as '(5)' are not understood"),
+        (["(6)", "05"], ["(6)", "05"], "some begin with 0, such as '05'"),
+        (['"1,200"', "05"], ["1,200", "05"], "some begin with 0, such as '05'"),
+        (["7", "(5", "6"], ["7", "(5", "6"], "1 of 3 cells are none, such as '(5'"),
+        (['"0,125"', '"1,200"'], ["0,125", "1,200"], "'0,125'"),
+        (['"1,234,567"', "5"], [1_234_567, 5], "read as numbers, '1,234,567' as 1234567"),
         (['"1,20"', '"1,2,3"'], ["1,20", "1,2,3"], "1 of 2 cells are none, such as '1,2,3'"),
         (["€1.200", "€3.000"], ["€1.200", "€3.000"], "can be read in two ways"),
     ],
@@ -115,10 +123,53 @@ def test_written_numbers_are_numbers_where_the_column_agrees(
 
 
 def test_groups_of_digits_stay_text_where_they_may_be_decimals(tmp_path: Path) -> None:
-    database = read(tmp_path, ["70,000", "81,500"], delimiter=";")
-    assert values(database) == ["70,000", "81,500"]
+    database = read(tmp_path, ["950", "70,000", "81,500"], delimiter=";")
+    assert values(database) == ["950", "70,000", "81,500"]
     assert "'70,000' can be read in two ways" in database.notes[0]
     assert values(read(tmp_path, ["$70,000", "$81,500"], delimiter=";")) == [70_000, 81_500]
+
+
+@pytest.mark.parametrize(
+    ("cells", "read_as", "notes"),
+    [
+        (["950", "1.200", "12.800"], [950, 1200, 12_800], ["x: read as numbers, '1.200' as 1200"]),
+        (["1.200.000", "1.200"], [1_200_000, 1200], ["x: read as numbers, '1.200.000' as 1200000"]),
+        (["1.200,50", "3"], [1200.5, 3.0], ["x: read as numbers, '1.200,50' as 1200.5"]),
+        (["1,200", "3"], [1.2, 3.0], ["x: read as numbers, '1,200' as 1.2"]),
+        (["$1.200", "$3"], [1200, 3], ["x: read as numbers, '$1.200' as 1200"]),
+        (["$3.50", "$3"], [3.5, 3.0], ["x: read as numbers, '$3.50' as 3.5"]),
+        (["1,200.50", "3"], [1200.5, 3.0], ["x: read as numbers, '1,200.50' as 1200.5"]),
+        (["0,125", "3"], [0.125, 3.0], []),
+        (["1.200", "0.125"], None, ["'0.125' has a decimal point, where other columns have commas"]),
+        (["1.200", "1.25"], None, ["'1.25' has a decimal point, where other columns have commas"]),
+        (["1.200", "3,5", "1.25"], None, ["a mix, such as '3,5' and '1.25'"]),
+        (["04.07.2023", "31.07.2023"], [date(2023, 7, 4), date(2023, 7, 31)], ["x: read as dates"]),
+    ],
+)
+def test_points_beside_decimal_commas_are_groups_of_digits(
+    tmp_path: Path, cells: list[str], read_as: list[Any] | None, notes: list[str]
+) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("price;x\n" + "".join(f"{place},5;{cell}\n" for place, cell in enumerate(cells)))
+    database = Database.from_table(path, key="price", value="x")
+    assert values(database) == (read_as or cells)
+    assert len(database.notes) == len(notes)
+    assert all(note in said for note, said in zip(notes, database.notes, strict=True))
+
+
+def test_millions_with_points_are_numbers_without_other_evidence(tmp_path: Path) -> None:
+    assert values(read(tmp_path, ["1.200.000", "1.200", "7"], ";")) == [1_200_000, 1200, 7]
+    assert values(read(tmp_path, ["1.200", "1.300"], ";")) == [1.2, 1.3]
+
+
+@pytest.mark.parametrize("third", ["1.5", "1e3"])
+def test_numbers_that_are_one_float_are_counted(tmp_path: Path, third: str) -> None:
+    large = ["9007199254740992", "9007199254740993", "9007199254740992.0", third]
+    said = "x: beyond 2⁵³ 1 number is taken for another nearby"
+    assert read(tmp_path, large).notes == (said,)
+    assert said in read(tmp_path, [*large, "-"]).notes
+    assert said in read(tmp_path, ["$9007199254740992", "$9007199254740993", "$1.5"]).notes
+    assert read(tmp_path, ["9007199254740992", "9007199254740994", third]).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -151,6 +202,20 @@ def test_dates_of_no_certain_order_stay_text_and_it_is_said(tmp_path: Path, cell
 @pytest.mark.parametrize("cells", [["13/13/2023", "1/2/2023"], ["31/2/2023", "1/1/2023"], ["1/25/2023", "25/1/2023"]])
 def test_dates_that_are_none_stay_text(tmp_path: Path, cells: list[str]) -> None:
     assert values(read(tmp_path, cells)) == cells
+
+
+@pytest.mark.parametrize(
+    ("cells", "note"),
+    [
+        (["2024-01-01", "2024-02-30", "2024-03-01"], "'2024-02-30' is none"),
+        (["2024-01-01 9:00", "2024-01-01 9:00", "", "2024-03-01 29:00"], "'2024-03-01 29:00' is none"),
+        (["1/1/2023", "13/1/2023", "31/2/2023"], "'31/2/2023' is none"),
+        (["1/1/2023", "14/1/2023", "13/13/2023"], "'13/13/2023' is none"),
+        (["1/1/2024", "13/04/2024", "05/16/2024"], "'13/04/2024' begins with the day, '05/16/2024' with the month"),
+    ],
+)
+def test_the_date_to_blame_is_named(tmp_path: Path, cells: list[str], note: str) -> None:
+    assert read(tmp_path, cells).notes == (f"x is text, not dates: {note}",)
 
 
 @pytest.mark.parametrize(
@@ -193,10 +258,10 @@ def test_a_column_that_is_mostly_numbers_says_why_it_is_text(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("cells", "note"),
     [
-        (["5", "(500)", "7"], "numbers: 1 of 3 cells are none, such as '(500)'"),
-        (["10%", "0.2", "0.3"], "numbers: 1 of 3 cells are none, such as '10%'"),
-        (["$5", "€6", "$7"], "numbers: cells such as '$5' and '€6' are not understood"),
-        (["1.200,50", "3.5", "1.300,25"], "numbers: cells such as '1.200,50' and '3.5' are not understood"),
+        (["$1,200.00", "$900.50", "300.00-"], "numbers: 1 of 3 cells are none, such as '300.00-'"),
+        (["10%", "0.2", "0.3"], "numbers: a mix, such as '10%' and '0.2'"),
+        (["$5", "€6", "$7"], "numbers: a mix, such as '$5' and '€6'"),
+        (["1.200,50", "3.5", "1.300,25"], "numbers: a mix, such as '1.200,50' and '3.5'"),
         (["$5", "free", "$7"], "numbers: 1 of 3 cells are none, such as 'free'"),
         (["Jan 5, 2023", "Feb 6, 2023"], "dates: cells such as 'Jan 5, 2023' and 'Feb 6, 2023' are not understood"),
         (["5-Jan-23", "6-Jan-23"], "dates: cells such as '5-Jan-23' are not understood"),
@@ -260,6 +325,7 @@ def test_a_query_is_read_as_the_column_is_written(
     ("cells", "text"),
     [
         (["2023-07-04", "2023-07-31"], "04.07.2023"),
+        (["2023/07/04", "2023/07/31"], "04/07/2023"),
         (["4/7/2023", "31/7/2023"], "7/31/2023"),
         (["1:30 pm", "9:05 am"], "13:30 pm"),
         (["1:30 pm", "9:05 am"], "1:30|"),

@@ -77,8 +77,67 @@ def test_decimal_commas_are_numbers_where_another_delimiter_stands(delimiter: st
 def test_thousands_are_not_taken_for_decimals(tmp_path: Path) -> None:
     path = written(tmp_path, "name;salary\nAnn;70,000\nBob;81,500\n")
     assert Database.from_table(path, key="name", value="salary")["Ann"] == "70,000"
-    path = written(tmp_path, "gpa;salary\n3.5;70,25\n3.6;1,5\n")
-    assert Database.from_table(path, key="gpa", value="salary")[3.5] == "70,25"
+
+
+def test_points_are_groups_of_digits_where_the_file_has_decimal_commas_whatever_is_asked_for(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "Ort;Umsatz;Preis;Version\nUlm;950;3,5;1.25\nBonn;1.200;4;1.200\nKiel;-12.800;1.000,25;2\n"
+    )
+    for key in ("Ort", "Preis"):
+        database = Database.from_table(path, key=key, value="Umsatz")
+        assert [value for _, value in database] == [950, 1200, -12_800]
+        assert "Umsatz: read as numbers, '1.200' as 1200" in database.notes
+    assert Database.from_table(path, key="Umsatz", value="Ort").parse("1.200") == 1200
+    versions = Database.from_table(path, key="Version", value="Ort")
+    assert versions["1.200"] == "Bonn"
+    assert versions.notes == (
+        "Version is text, not numbers: '1.25' has a decimal point, where other columns have commas",
+    )
+
+
+def test_one_cell_below_the_first_hundred_records_says_that_a_file_has_decimal_commas(tmp_path: Path) -> None:
+    rows = "".join(f"{row}\t1.200\t7\n" for row in range(500))
+    path = written(tmp_path, f"row\tsum\tprice\n{rows}500\t1.300\t7,25 €\n")
+    assert Database.from_table(path, key="row", value="sum")[0] == 1200
+    path = written(tmp_path, f"row\tsum\tprice\n{rows}500\t1.300\t7,250\n")
+    assert Database.from_table(path, key="row", value="sum")[0] == 1.2
+
+
+def test_a_column_whose_decimal_commas_come_late_is_read_by_its_own_cells(tmp_path: Path) -> None:
+    rows = "".join(f"{row};{row}\n" for row in range(20_000))
+    database = Database.from_table(written(tmp_path, f"a;b\n{rows}20000;0,5\n"), key="a", value="b")
+    assert database[20_000] == 0.5
+
+
+def test_the_last_line_counts_without_an_end_too(tmp_path: Path) -> None:
+    path = written(tmp_path, "sum;price\n1.200;3,5")
+    assert Database.from_table(path, key="sum", value="price")[1200] == 3.5
+
+
+def test_a_text_among_prices_does_not_hide_their_commas(tmp_path: Path) -> None:
+    path = written(tmp_path, "sum;price\n1.200;7,25\n1.300;7,50\n1.400;free\n")
+    assert [key for key, _ in Database.from_table(path, key="sum", value="sum")] == [1200, 1300, 1400]
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r\n\n"])
+def test_a_blank_first_line_is_no_header(blank: str, tmp_path: Path) -> None:
+    path = written(tmp_path, f"{blank}gpa;salary\n3,5;1.200\n\n4;2.000\n")
+    assert Database.from_table(path, key="gpa", value="salary")[3.5] == 1200
+
+
+def test_spaces_around_text_are_no_part_of_it(tmp_path: Path) -> None:
+    path = written(tmp_path, 'city,n\nParis ,1\n Paris,2\n"Paris ",3\n NA,4\n ,5\nNew York,6\n')
+    database = Database.from_table(path, key="city", value="n")
+    assert [key for key, _ in database] == ["Paris", "Paris", "Paris", None, None, "New York"]
+    assert database.attend("Paris").value == 2
+    assert database.notes == (
+        "city: spaces around cells are left out",
+        'city: 1 cell says NA or the like, taken as missing; in quotes, "NA", it is text',
+    )
+    path = written(tmp_path, "city,n\nParis ,1\n Rome,2\n")
+    assert Database.from_table(path, key="city", value="n").notes == ()
+    path = written(tmp_path, "code,n\n US,1\nNA,2\n NA ,3\n")
+    assert [key for key, _ in Database.from_table(path, key="code", value="n")] == ["US", "NA", "NA"]
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.csv.gz"])
@@ -145,7 +204,7 @@ def test_an_empty_file_is_refused(content: str, tmp_path: Path) -> None:
 )
 def test_another_encoding_is_refused(content: str, what: str, tmp_path: Path) -> None:
     path = written(tmp_path, content.encode("latin-1"))
-    with pytest.raises(TableError, match=rf"table.csv must be UTF-8: {what} is not. Save it again .* iconv -f latin1"):
+    with pytest.raises(TableError, match=rf"table.csv must be UTF-8: {what} is not. Save it again .* iconv -f cp1252"):
         Database.from_table(path, key="name", value="city")
 
 
