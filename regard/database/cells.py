@@ -334,10 +334,11 @@ def _written_numbers(name: str, present: Any, style: Style, said: Said) -> Any:
     digits = compute.if_else(negative, compute.binary_join_element_wise("-", digits, ""), digits)
     array = _cast(digits, arrow.int64(), arrow.float64())
     if array is not None:
-        changed = compute.or_(enclosed, compute.match_substring(written, group))
-        changed = compute.if_else(compute.any(changed), changed, compute.is_valid(present))
-        number = array.filter(changed)[0].as_py()
-        said.notes.append(f"{name}: read as numbers, {_first(present.filter(changed))} as {number:.15g}")
+        # Of negative ones in parentheses, those with groups, and all: one that looks least like the number it is.
+        choices = (enclosed, compute.match_substring(written, group), compute.is_valid(present))
+        shown = next(choice for choice in choices if compute.any(choice).as_py())
+        number = array.filter(shown)[0].as_py()
+        said.notes.append(f"{name}: read as numbers, {_first(present.filter(shown))} as {number:.15g}")
         said.notes += _merged(name, digits, array)
     return array
 
@@ -441,7 +442,7 @@ def _first_that_is_not(cells: Any, kind: Any) -> int:
 
 def _almost(name: str, present: Any) -> list[str]:
     """Why a column is text though most of it look like numbers, or like dates."""
-    _, compute = _arrow()
+    arrow, compute = _arrow()
     count = len(present) - present.null_count
     kinds = (("numbers", NUMBER), ("numbers", UNDERSTOOD), ("numbers", LIKE_NUMBER), ("dates", LIKE_DATE))
     for kind, pattern in kinds:
@@ -455,6 +456,9 @@ def _almost(name: str, present: Any) -> list[str]:
             ]
         forms = compute.replace_substring_regex(present, "[0-9]+", "0")
         second = present.filter(compute.fill_null(compute.not_equal(forms, forms.drop_null()[0]), False))
+        for moment in (arrow.timestamp("us", zone) for zone in (None, "UTC")):
+            if _cast(present.drop_null().slice(0, 1), moment) is not None:
+                second = present.slice(_first_that_is_not(present, moment))
         examples = _first(present) + (f" and {_first(second)}" if len(second) else "")
         return [f"{name} is text, not {kind}: cells such as {examples} are not understood"]
     return []

@@ -98,7 +98,7 @@ def test_integers_with_more_digits_than_numbers_hold_are_text_and_said(tmp_path:
         (['"1.200,50 €"', "3 €"], [1200.5, 3.0], "read as numbers, '1.200,50 €' as 1200.5"),
         (["$5", "€5"], ["$5", "€5"], "a mix, such as '$5' and '€5'"),
         (["$5", "5"], ["$5", "5"], "a mix, such as '$5' and '5'"),
-        (["$900.50", "($300.00)"], [900.5, -300.0], "read as numbers, '($300.00)' as -300"),
+        (['"$1,200.00"', "($300.00)"], [1200.0, -300.0], "read as numbers, '($300.00)' as -300"),
         (["5", "(500)", "7"], [5, -500, 7], "read as numbers, '(500)' as -500"),
         (["(5)", "(6)"], ["(5)", "(6)"], "cells such as '(5)' are not understood"),
         (["(6)", "05"], ["(6)", "05"], "some begin with 0, such as '05'"),
@@ -265,6 +265,10 @@ def test_a_column_that_is_mostly_numbers_says_why_it_is_text(tmp_path: Path) -> 
         (["$5", "free", "$7"], "numbers: 1 of 3 cells are none, such as 'free'"),
         (["Jan 5, 2023", "Feb 6, 2023"], "dates: cells such as 'Jan 5, 2023' and 'Feb 6, 2023' are not understood"),
         (["5-Jan-23", "6-Jan-23"], "dates: cells such as '5-Jan-23' are not understood"),
+        (
+            ["2023-01-05T10:00Z", "2023-01-05T10:00:00Z", "2023-02-30T10:00Z"],
+            "dates: cells such as '2023-01-05T10:00Z' and '2023-02-30T10:00Z' are not understood",
+        ),
         (["2023-01-05", "unknown", "2023-01-06"], "dates: 1 of 3 cells are none, such as 'unknown'"),
     ],
 )
