@@ -33,6 +33,7 @@ class Labels:
     keys: tuple[str, ...]
     values: tuple[str, ...]
     index: str = "row"
+    ids: frozenset[str] = frozenset()  # the key columns whose numbers are names
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -121,17 +121,38 @@ class NumberColumn(Quantity):
     spread = mean
 
     def notes(self, *, compared: bool) -> list[str]:
-        equal = self._taken_as_equal() if compared else 0
-        near = "1 number is taken for another" if equal == 1 else f"{equal:,} numbers are taken for others"
-        said = f"{self.name}: beyond 2⁵³ {near} nearby; exact lookup tells them apart"
-        return [*super().notes(compared=compared), *([said] if equal else [])]
+        found = super().notes(compared=compared)
+        rounded = [] if compared else self._rounded()
+        if rounded:
+            said = "1 number is" if len(rounded) == 1 else f"{len(rounded):,} numbers are"
+            found.append(f"{self.name}: beyond 2⁵³ {said} rounded in an average, such as {rounded[0]}")
+        return found
 
-    def _taken_as_equal(self) -> int:
-        """By how many there are more numbers than floats that stand for them."""
-        large = (self.numbers.abs() >= 2**53).flatten() & ~self.missing
-        floats = self.numbers[large].unique()
-        rows: list[int] = large.nonzero().flatten().tolist() if len(floats) < int(large.sum()) else []
-        return len({plain(self.entries[row]) for row in rows}) - len(floats) if rows else 0
+    def confused(self) -> tuple[Any, Any] | None:
+        """Two entries that differ and are the same float; None if there are none."""
+        rows, entry_of = self._beyond(), dict[float, Any]()
+        if len(self.numbers[rows].unique()) < len(rows):
+            for row in rows:
+                entry = self._entry(row)
+                other = entry_of.setdefault(float(self.numbers[row]), entry)
+                if other != entry:
+                    return other, entry
+        return None
+
+    def _beyond(self) -> list[int]:
+        """The rows of numbers from which on floats are further apart than integers."""
+        rows: list[int] = ((self.numbers.abs() >= 2**53).flatten() & ~self.missing).nonzero().flatten().tolist()
+        return rows
+
+    def _entry(self, row: int) -> Any:
+        return plain(self.entries[row])
+
+    def _rounded(self) -> list[int]:
+        """The integers that are no floats."""
+        rows = self._beyond()
+        if not rows or not isinstance(self._entry(rows[0]), int):
+            return []
+        return [entry for row in rows if (entry := self._entry(row)) != float(self.numbers[row])]
 
     def _example(self) -> Any:
         shown = [self.entries[row] for row in (~self.missing).nonzero()[:1].flatten().tolist()]
@@ -310,6 +331,36 @@ class CategoryColumn(Column):
             return self._code_of.get(hashable(entry), -1)
         except TypeError:
             return -1
+
+
+class IdColumn(CategoryColumn):
+    """Numbers that are equal or not, as a key: those of which some are the same float, and mean different rows.
+
+    Args:
+        given: the column as numbers, which it is as a value.
+        confused: two entries that are the same float.
+    """
+
+    label = "number by equality"
+
+    def __init__(self, given: NumberColumn, confused: tuple[Any, Any]) -> None:
+        code_of: dict[Any, int] = {}
+        rows = zip(given.entries, given.missing.tolist(), strict=True)
+        codes = [-1 if missing else code_of.setdefault(plain(entry), len(code_of)) for entry, missing in rows]
+        super().__init__(given.name, given.entries, torch.tensor(codes, dtype=torch.int64), list(code_of))
+        self.given, self.confused = given, confused
+        self.writing = given.writing
+
+    def notes(self, *, compared: bool) -> list[str]:
+        one, other = self.confused
+        said = f"compared by equality, since beyond 2⁵³ numbers are taken for others nearby, such as {other} for {one}"
+        return [*self.given.notes(compared=compared), f"{self.name}: {said}"]
+
+
+def as_key(column: Column) -> Column:
+    """A column as a key: numbers by equality, where some that differ are the same float."""
+    confused = column.confused() if isinstance(column, NumberColumn) else None
+    return IdColumn(column, confused) if isinstance(column, NumberColumn) and confused else column
 
 
 class OtherColumn(Column):

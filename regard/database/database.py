@@ -78,7 +78,7 @@ class Database:
         labels = None if index is None else listed_entries(index)
         columns = by_meaning(columns_from(keys, "key"), encoder)
         self._pairs = Pairs(columns, columns_from(values, "value"), labels)
-        check_options(score, None, columns)
+        check_options(score, None, self._pairs.keys)
         self._score = merged(default_scores(columns), score)
 
     @classmethod

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from regard.database.columns import CategoryColumn, Column, TextColumn, names
+from regard.database.columns import CategoryColumn, Column, IdColumn, TextColumn, names
 from regard.database.entries import Entries
 from regard.database.inference import column_from
 from regard.database.spelling import check_names
@@ -103,10 +103,11 @@ def _checked(encoder: TextEncoder) -> Callable[[list[str]], Tensor]:
 
 
 def as_given(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Columns as values: texts are texts again."""
+    """Columns as values: texts are texts again, and numbers are numbers."""
+    given = (column.given if isinstance(column, IdColumn) else column for column in columns)
     return tuple(
         column_from(column.name, _listed(column.entries)) if isinstance(column, TextColumn) else column
-        for column in columns
+        for column in given
     )
 
 

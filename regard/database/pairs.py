@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.database.answer import Labels
-from regard.database.columns import Column, OtherColumn, names
+from regard.database.columns import Column, IdColumn, OtherColumn, as_key, names
 from regard.database.entries import Entries
 from regard.errors import OptionError, ShapeError
 
@@ -51,7 +51,7 @@ class Pairs:
                     f"A key must be a number, a date, a vector or something hashable: got {kind} in {column.name!r}. "
                     f"Convert such keys to text or to tuples."
                 )
-        self.keys, self.values = keys, values
+        self.keys, self.values = tuple(map(as_key, keys)), values
         self.index, self.index_name = index, index_name
         self.said = said
 
@@ -61,7 +61,8 @@ class Pairs:
     @property
     def labels(self) -> Labels:
         """What everything is called."""
-        return Labels(tuple(names(self.keys)), tuple(names(self.values)), self.index_name)
+        ids = frozenset(column.name for column in self.keys if isinstance(column, IdColumn))
+        return Labels(tuple(names(self.keys)), tuple(names(self.values)), self.index_name, ids)
 
     @cached_property
     def notes(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import zip_longest
@@ -67,7 +67,7 @@ def answer_report(answer: Answer) -> Report:
     rows = [] if _none_stands_out(answer) else answer.rows
     columns = [
         [label(row.index) for row in rows],
-        *_texts([row.key for row in rows], labels.keys),
+        *_texts([row.key for row in rows], labels.keys, labels.ids),
         *_texts([row.value for row in rows], labels.values),
         [_weight(answer, row.weight) for row in rows],
     ]
@@ -123,7 +123,7 @@ def answers_report(answers: Answers) -> Report:
     best = [answer.rows[0] if answer.rows and answer.found else None for answer in answers]
     results = [_result(answer) for answer in answers]
     columns = [
-        *_texts([answer.query for answer in answers], first.keys),
+        *_texts([answer.query for answer in answers], first.keys, first.ids),
         results,
         [f"{first.index} {label(row.index)}" if row else "" for row in best],
         [_weight(answer, row.weight) if row else "" for answer, row in zip(answers, best, strict=True)],
@@ -149,7 +149,7 @@ def pairs_report(
     header = [labels.index, *labels.keys, *labels.values]
     columns = [
         [label(index) for index, _, _ in pairs],
-        *_texts([key for _, key, _ in pairs], labels.keys),
+        *_texts([key for _, key, _ in pairs], labels.keys, labels.ids),
         *_texts([value for _, _, value in pairs], labels.values),
     ]
     lines = [list(line) for line in zip(*columns, strict=True)]
@@ -319,7 +319,7 @@ def _headline(answer: Answer) -> str:
     names = answer.labels.keys
     known = {names[0]: answer.query} if len(names) == 1 else answer.query
     # As many digits as in the table below, whose rows may be very near.
-    columns = _texts([answer.query, *(row.key for row in answer.rows)], names)
+    columns = _texts([answer.query, *(row.key for row in answer.rows)], names, answer.labels.ids)
     texts = {name: column[0] for name, column in zip(names, columns, strict=True)}
     query = ", ".join(f"{name} = {texts[name]}" for name in known)
     return f"{query} → {_result(answer, longest=None)}"
@@ -353,10 +353,10 @@ def _one_result(value: Any, std: Any, probabilities: Any, longest: int | None) -
     return shown(value, longest=count) + (f" ± {shown(std, longest=count)}" if std is not None else "")
 
 
-def _texts(entries: Sequence[Any], names: Sequence[str]) -> list[list[str]]:
+def _texts(entries: Sequence[Any], names: Sequence[str], ids: Collection[str] = ()) -> list[list[str]]:
     """Entries, each with a part for each of several columns, as columns of text; a query may leave parts out."""
     if len(names) == 1:
-        return [_texts_of(entries)]
+        return [_texts_of(entries, is_id=names[0] in ids)]
     rows = [
         entry
         if isinstance(entry, dict)
@@ -365,11 +365,12 @@ def _texts(entries: Sequence[Any], names: Sequence[str]) -> list[list[str]]:
         else dict(zip(names, entry, strict=True))
         for entry in entries
     ]
-    return [_texts_of([row.get(name, ANY) for row in rows]) for name in names]
+    return [_texts_of([row.get(name, ANY) for row in rows], is_id=name in ids) for name in names]
 
 
-def _texts_of(entries: Sequence[Any]) -> list[str]:
-    known = iter(apart([entry for entry in entries if entry is not ANY and entry is not None]))
+def _texts_of(entries: Sequence[Any], *, is_id: bool) -> list[str]:
+    present = [entry for entry in entries if entry is not ANY and entry is not None]
+    known = iter(map(label, present) if is_id else apart(present))
     return ["any" if entry is ANY else shown(None) if entry is None else next(known) for entry in entries]
 
 

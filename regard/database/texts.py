@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard.database.cells import MARKS, TEXT_MARKS
-from regard.database.columns import CategoryColumn, Column, NumberColumn, TextColumn, TimeColumn, VectorColumn, names
+from regard.database.columns import (
+    CategoryColumn,
+    Column,
+    IdColumn,
+    NumberColumn,
+    TextColumn,
+    TimeColumn,
+    VectorColumn,
+    names,
+)
 from regard.errors import OptionError
 
 WRITTEN = re.compile(r"([+-]?) ?[$€£¥]? ?((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?) ?[%€]?")
@@ -39,6 +48,8 @@ def entry_from(text: str, column: Column) -> Any:
     """A cell of text as an entry of its column; None for an empty one, and for a mark such as NA."""
     if not text.strip() or _is_mark(text.strip(), column):
         return None
+    if isinstance(column, IdColumn):
+        return _number(text, column)
     if isinstance(column, NumberColumn):
         number = _number(text, column)
         column.encode(number)
@@ -55,7 +66,7 @@ def entry_from(text: str, column: Column) -> Any:
 
 def _is_mark(text: str, column: Column) -> bool:
     """Whether a cell says that there is nothing, as the same cell would in a file."""
-    if isinstance(column, CategoryColumn):
+    if isinstance(column, CategoryColumn) and not isinstance(column, IdColumn):
         return text in TEXT_MARKS and column.code(text) < 0
     return text in MARKS and not isinstance(column, TextColumn)
 

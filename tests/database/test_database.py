@@ -6,14 +6,15 @@ import math
 import subprocess
 import sys
 from datetime import date
-from typing import get_overloads
+from decimal import Decimal
+from typing import Any, get_overloads
 
 import pytest
 import torch
 
 from regard import Database, Equal, OneHot, attend
 from regard.database import Answer, Answers
-from regard.errors import OptionError, ShapeError
+from regard.errors import MissingKey, OptionError, ShapeError
 
 GPA = [3.0, 3.2, 3.4, 3.5, 3.6, 3.8, 4.0]
 SALARY = [61_000, 66_500, 69_000, 70_000, 72_000, 75_500, 80_000]
@@ -206,20 +207,46 @@ def test_what_is_one_query_and_what_is_many_is_in_the_types() -> None:
     assert isinstance(Database([1.0, 2.0], [1.0, 2.0]).attend(1), Answer)
 
 
-def test_numbers_that_are_taken_for_others_are_said() -> None:
-    keys = [2**60, 2**60 + 1, 2**60 + 2, 2**61, 2**61, 1]
-    database = Database({"id": keys}, keys)
-    said = "id: beyond 2⁵³ 2 numbers are taken for others nearby; exact lookup tells them apart"
-    assert database.notes == database.attend(1).notes == (said,)
-    assert (
-        Database(torch.tensor([2**60, 2**60 + 1]), [1, 2])
-        .notes[0]
-        .startswith("key: beyond 2⁵³ 1 number is taken for another nearby;")
+IDS = [10**17 + step for step in range(5)]
+
+
+@pytest.mark.parametrize("numbers", [IDS, torch.tensor(IDS), [Decimal(number) for number in IDS], [*IDS, 3]])
+def test_integers_that_are_the_same_float_are_compared_by_equality(numbers: Any) -> None:
+    database = Database({"id": numbers}, [10, 20, 30, 40, 50, 60][: len(numbers)])
+    for score, weights in ((None, None), (Equal(), None), (None, OneHot())):
+        assert [answer.value for answer in database.attend(IDS, score=score, weights=weights)] == [10, 20, 30, 40, 50]
+    assert not database.attend(10**17 + 9).found
+    assert database.notes == (
+        "id: compared by equality, since beyond 2⁵³ numbers are taken for others nearby, such as 100000000000000001 "
+        "for 100000000000000000",
     )
-    assert Database([2**60, 2**61, 2**61, 10**400, 3.5, None], [1] * 6).notes == (
-        "key: 1 is infinite, taken as missing",
-    )
-    assert Database([1, 2], {"id": keys[:2]}).notes == ()
+    assert repr(database.attend(IDS[3])).startswith("id = 100000000000000003 → 40.0\n")
+    assert "100000000000000004" in repr(database)
+    assert database.parse("100000000000000003") == IDS[3]
+    assert database.parse(" NA ") is None
+    with pytest.raises(OptionError, match="`id` must be a number by equality: got 'x'. Ask with numbers."):
+        database.parse("x")
+    assert database.lookup_all(IDS[4]) == [50]
+    with pytest.raises(MissingKey, match="got 100000000000000009. Its first keys are "):
+        database.lookup(10**17 + 9)
+
+
+def test_integers_beyond_floats_are_numbers_as_values() -> None:
+    database = Database([1, 2], {"id": IDS[:2]})
+    said = "id: beyond 2⁵³ 1 number is rounded in an average, such as 100000000000000001"
+    assert database.notes == (said,)
+    assert database.average().value == 1e17
+    assert database.swap().swap().average().value == 1e17
+    assert database.swap().attend(IDS[1]).value == 2
+    assert Database([1, 2, 3], {"id": [2**60, 2**61, 2**60]}).notes == ()
+    assert Database([1, 2], {"x": [1e20, 1e20]}).notes == ()
+
+
+def test_numbers_that_floats_tell_apart_are_compared_by_distance() -> None:
+    database = Database([2**60, 2**61, 2**61, 10**400, 3.5, None], [1] * 6)
+    assert database.notes == ("key: 1 is infinite, taken as missing",)
+    assert "number" in repr(database)
+    assert "by equality" not in repr(database)
 
 
 def test_infinities_are_said_to_be_missing() -> None:

@@ -308,3 +308,19 @@ def test_what_is_done_to_a_frame_later_is_not_done_to_the_database() -> None:
     numbers.fill(0.0)
     assert frame["x"].tolist() == [0.0, 0.0]
     assert list(database) == [(1.0, 3.0), (2.0, 4.0)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "polars"])
+def test_ids_that_are_the_same_float_are_told_apart_wherever_they_come_from(tmp_path: Path, kind: str) -> None:
+    start = 10**17 if kind == "csv" else 2**63 + 2**20
+    table = arrow.table({"id": arrow.array(range(start, start + 5), arrow.uint64()), "v": [10, 20, 30, 40, 50]})
+    path = tmp_path / f"ids.{kind}"
+    if kind == "csv":
+        arrow.csv.write_csv(table, path)
+    elif kind == "parquet":
+        arrow.parquet.write_table(table, path)
+    frames = {"pandas": table.to_pandas, "polars": lambda: polars.from_arrow(table)}
+    database = Database.from_table(frames[kind]() if kind in frames else path, key="id", value="v")
+    assert database.attend(start + 3).value == 40
+    assert database.notes[0].startswith("id: compared by equality, since beyond 2⁵³ numbers are taken for others")
+    assert database.swap().average().value == pytest.approx(start)
