@@ -12,7 +12,7 @@ from regard.database.delimited import check_columns, read_csv
 from regard.database.ipc import expanded_size
 from regard.database.parquet import read_parquet
 from regard.database.spelling import closest
-from regard.database.written_out import written_out
+from regard.database.written_out import column_size
 from regard.errors import MissingDependency, TableError
 
 CSV = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
@@ -64,7 +64,7 @@ def _read_arrow(path: Path, wanted: list[str]) -> Any:
     table = table.select(wanted)
     # An offset that points beyond its buffer would kill the process.
     table.validate(full=True)
-    check_size(path, sum(written_out(chunk) for column in table.columns for chunk in column.chunks))
+    check_size(path, sum(column_size(chunk) for column in table.columns for chunk in column.chunks))
     return table
 
 

@@ -14,12 +14,9 @@ from typing import Any
 
 from regard.database.contents import SMALL_NUMBERS, allowed, check_size
 from regard.database.delimited import check_columns
-from regard.database.written_out import written_out
+from regard.database.written_out import NUMBER, ROW, column_size
 
 MOST_ROWS = 1 << 20
-
-WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}
-"""The bytes of a value of each kind; 8 for all others."""
 
 
 def read_parquet(path: Path, wanted: list[str]) -> Any:
@@ -28,7 +25,7 @@ def read_parquet(path: Path, wanted: list[str]) -> Any:
     with parquet.ParquetFile(path) as file:
         check_columns(path, wanted, file.schema_arrow.names)
         leaves = list(_leaves(file, wanted))
-        check_size(path, sum(leaf.size for leaf in leaves))
+        check_size(path, max(sum(leaf.size for leaf in leaves), ROW * file.metadata.num_rows * len(wanted)))
     texts = [leaf for leaf in leaves if leaf.is_text]
     # pyarrow makes no dictionary of differences, and none of lists in which only some of the text is one.
     whole = [leaf for leaf in texts if not leaf.has_differences]
@@ -50,7 +47,7 @@ def _read(path: Path, wanted: list[str], texts: list[_Leaf], as_dictionary: list
             for batch in file.iter_batches(n_rows, row_groups=[group], columns=wanted):
                 chosen = batch.select(wanted)
                 chosen.validate(full=True)
-                size += sum(map(written_out, chosen.columns))
+                size += sum(map(column_size, chosen.columns))
                 check_size(path, size)
                 batches.append(chosen)
     return arrow.Table.from_batches(batches, schema)
@@ -63,7 +60,7 @@ class _Leaf:
         column = file.schema.column(place)
         groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
         chunks = [group.column(place) for group in groups]
-        width = column.length or WIDTHS.get(column.physical_type, 8)
+        width = max(column.length or 0, NUMBER)
         self.path: str = column.path
         self.is_text: bool = column.physical_type == "BYTE_ARRAY"
         self.has_differences = any("DELTA" in encoding for chunk in chunks for encoding in chunk.encodings)

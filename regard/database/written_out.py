@@ -1,4 +1,4 @@
-"""How many bytes an Arrow array takes once every entry is written out.
+"""How many bytes an Arrow array takes once every entry is written out, as numbers that can be compared.
 
 A dictionary, a run or a view holds once what stands in many rows, and a column of nulls holds nothing at all: a file of
 a few hundred bytes can have more rows than there is memory.
@@ -11,6 +11,17 @@ from typing import Any
 
 REFERENCE = 8
 """What an entry takes beside its contents where its size varies: an offset, or a place in a list."""
+
+NUMBER = 8
+"""What a number takes, however narrow it came: it is compared in float64."""
+
+ROW = 32
+"""What an entry of a column takes at least: as it came, as a number or a code, and as the place of its row."""
+
+
+def column_size(array: Any) -> int:
+    """The bytes that a `pyarrow.Array` takes as a column, or as a part of one."""
+    return max(written_out(array), ROW * len(array))
 
 
 def written_out(array: Any) -> int:
@@ -26,6 +37,11 @@ def written_out(array: Any) -> int:
         return references + int(_view_lengths(array).sum(dtype="int64"))
     if types.is_dictionary(kind) and is_text(kind.value_type):
         return references + _sum(compute.binary_length(array.dictionary).take(array.indices))
+    if types.is_union(kind) and kind.mode == "dense":
+        # Any number of rows may have one entry of a field.
+        return references + len(array) * max(
+            (_longest(array.field(place)) for place in range(kind.num_fields)), default=0
+        )
     if types.is_struct(kind) or types.is_union(kind):
         return references + sum(written_out(array.field(place)) for place in range(kind.num_fields))
     if isinstance(array, arrow.ListArray | arrow.LargeListArray | arrow.FixedSizeListArray):
@@ -69,9 +85,9 @@ def _longest(array: Any) -> int:
     if types.is_nested(kind):
         return written_out(array)
     try:
-        return max(int(kind.bit_width) // 8, 1)
+        return max(int(kind.bit_width) // 8, NUMBER)
     except ValueError:
-        return REFERENCE
+        return NUMBER
 
 
 def _sum(lengths: Any) -> int:
