@@ -110,8 +110,10 @@ class NumberColumn(Quantity):
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
+            advice = "; .parse() reads text as the column is written" if isinstance(entry, str) else ""
             raise OptionError(
-                f"`{self.name}` must be a finite number: got {entry!r}. Ask with a number, such as {self._example()!r}."
+                f"`{self.name}` must be a finite number: got {entry!r}. "
+                f"Ask with a number, such as {self._example()!r}{advice}."
             )
         return [number if self.given == torch.float64 else float(torch.tensor(number, dtype=self.given))]
 

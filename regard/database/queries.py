@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from torch import Tensor
 
-from regard.database.columns import CategoryColumn, Column, VectorColumn, names
+from regard.database.columns import CategoryColumn, Column, NumberColumn, VectorColumn, names
 from regard.database.encoding import UNKNOWN
 from regard.database.entries import is_missing, plain
 from regard.database.spelling import check_names
@@ -30,12 +32,28 @@ def read_queries(query: Any, columns: Sequence[Column]) -> tuple[list[Query], bo
         ([(3.4, 'physics'), (3.6, 'law')], True)
     """
     queries, many = _read(query, columns)
+    if many:  # an infinite number is missing, as it is in a table
+        queries = [
+            tuple(UNKNOWN if is_infinite(entry, column) else entry for entry, column in zip(each, columns, strict=True))
+            for each in queries
+        ]
     if not many and says_nothing(queries[0]):
         raise OptionError(
             f"A query must say something about at least one key column ({', '.join(names(columns))}): got nothing. "
             f"Use .average() to average over every row."
         )
     return queries, many
+
+
+def is_infinite(entry: Any, column: Column) -> bool:
+    """Whether an entry of a column of numbers is an infinity, or beyond floats."""
+    entry = plain(entry)
+    if not isinstance(column, NumberColumn) or not isinstance(entry, int | float | Decimal):
+        return False
+    try:
+        return math.isinf(float(entry))
+    except OverflowError:
+        return True
 
 
 def says_nothing(query: Any) -> bool:

@@ -18,6 +18,7 @@ from regard.database.columns import (
     VectorColumn,
     names,
 )
+from regard.database.queries import is_infinite
 from regard.errors import OptionError
 
 WRITTEN = re.compile(r"([+-]?) ?[$€£¥]? ?((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?) ?[%€]?")
@@ -45,15 +46,14 @@ def read_text(text: str, columns: Sequence[Column]) -> tuple[Any, ...]:
 
 
 def entry_from(text: str, column: Column) -> Any:
-    """A cell of text as an entry of its column; None for an empty one, and for a mark such as NA."""
+    """A cell of text as an entry of its column; None for an empty one, for a mark such as NA, and for an infinity."""
     if not text.strip() or _is_mark(text.strip(), column):
         return None
     if isinstance(column, IdColumn):
         return _number(text, column)
     if isinstance(column, NumberColumn):
         number = _number(text, column)
-        column.encode(number)
-        return number
+        return None if is_infinite(number, column) else number
     if isinstance(column, TimeColumn):
         return column.mean(column.numbers.new_tensor(column.encode(text)))
     if isinstance(column, VectorColumn):

@@ -257,7 +257,6 @@ def test_a_blank_line_between_records_keeps_its_place(grades: str, text: str) ->
     ("text", "line", "options"),
     [
         ("3.5\n\nabc\n", 3, []),
-        ("gpa\n3.5\ninf\n", 3, []),
         ('"3.5\n"\n3.0\nabc\n', 4, []),
         ("3.5\n9.9\n", 2, ["--exact"]),
         ("3.5\n1,2\n", 2, []),
@@ -267,6 +266,12 @@ def test_a_mistake_in_a_query_names_its_line(grades: str, text: str, line: int, 
     result = ask(grades, "-k", "gpa", "-v", "salary", "-", *options, text=text)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(f"error: Line {line} of standard input: ")
+
+
+def test_an_infinite_query_is_missing_as_it_is_in_a_table(grades: str) -> None:
+    found = answers(grades, "-k", "gpa", "-v", "salary", "-", text="gpa\n3.5\ninf\n-inf\n1e999\n")
+    assert [answer["query"] for answer in found] == [3.5, None, None, None]
+    assert ask(grades, "-k", "gpa", "-v", "salary", "--exact", "inf").stdout == "\n"
 
 
 def test_a_quote_on_standard_input_that_is_not_closed_swallows_no_query(grades: str) -> None:

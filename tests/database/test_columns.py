@@ -76,7 +76,12 @@ def test_missing_is_none_nan_nat_and_na() -> None:
 @pytest.mark.parametrize(
     ("entries", "query", "text"),
     [
-        ([3.5], "abc", "`x` must be a finite number: got 'abc'. Ask with a number, such as 3.5."),
+        (
+            [3.5],
+            "1.234,50 €",
+            "`x` must be a finite number: got '1.234,50 €'. Ask with a number, such as 3.5; .parse() reads text as the "
+            "column is written.",
+        ),
         ([3.5], float("inf"), "`x` must be a finite number: got inf. Ask with a number, such as 3.5."),
         ([date(2020, 1, 1)], "tomorrow", "`x` must be a date: got 'tomorrow'. Ask with one, such as 2024-01-31."),
         ([datetime(2020, 1, 1)], 7, "`x` must be a moment: got 7. Ask with one, such as 2024-01-31T12:00:00."),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
+from typing import Any
+
 import pytest
 import torch
 
+from regard import Database
 from regard.database.encoding import UNKNOWN
 from regard.database.inference import columns_from
 from regard.database.queries import read_queries
@@ -116,3 +121,14 @@ def test_a_frame_is_a_query_for_each_row(package: str) -> None:
 
 def test_rows_by_name_are_many_where_there_is_one_column_too() -> None:
     assert read_queries([{"gpa": 3.5}, {"gpa": 3.6}], NUMBER) == ([(3.5,), (3.6,)], True)
+
+
+@pytest.mark.parametrize("infinite", [math.inf, -math.inf, torch.tensor(math.inf), Decimal("inf"), 10**400])
+def test_an_infinite_query_among_many_is_missing_as_nan_is(infinite: Any) -> None:
+    answers = Database([1.0, 2.0, 3.0], [10.0, 20.0, 30.0]).attend([2.0, infinite, math.nan])
+    assert [answer.found for answer in answers] == [True, False, False]
+    assert answers[1].message == answers[2].message == "The query is missing: it says nothing about key."
+    both = Database({"x": [1.0, 2.0, 3.0], "word": ["a", "a", "b"]}, [10.0, 20.0, 30.0])
+    assert both.attend([(infinite, "a")])[0].query == {"word": "a"}
+    with pytest.raises(OptionError, match="`key` must be a finite number: got"):
+        Database([1.0, 2.0], [1.0, 2.0]).attend(infinite)
