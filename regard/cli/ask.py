@@ -82,10 +82,14 @@ def ask(
     with log.status(escape(f"reading {table.name}")):
         from regard.database import Answers, Database
         from regard.database.queries import says_nothing
+        from regard.database.texts import delimiters_of
 
         database = Database.from_table(table, key=key, value=value, index=index)
+    delimiters = delimiters_of(database._pairs.keys)
     lines = [
-        line for each in asked for line in (standard_input(database.key_names) if each == "-" else [Line(0, each)])
+        line
+        for each in asked
+        for line in (standard_input(database.key_names, delimiters) if each == "-" else [Line(0, each)])
     ]
     parsed = [_at(line, database.parse, line.text) for line in lines]
     if exact:

@@ -41,20 +41,22 @@ class Line(NamedTuple):
         return f"Line {self.number} of standard input: " if self.number else ""
 
 
-def standard_input(names: Sequence[str]) -> list[Line]:
+def standard_input(names: Sequence[str], delimiters: str = ",;\t|") -> list[Line]:
     """Queries from standard input, one a record of CSV. A first record that names the key columns says their order.
 
     A blank line is a query that says nothing: the answers stand where their questions do. At the end it is none: no
     answer comes after it.
-    """
-    from regard.database.delimited import DELIMITERS
 
+    Args:
+        names: the key columns.
+        delimiters: what may stand between cells, the first that fits.
+    """
     text = standard_text()
     if not text.strip():
         raise OptionError("Standard input must have a query on each line: got nothing. Write one, or leave out the -.")
-    usual = ONE_CELL if len(names) == 1 else DELIMITERS[0]
+    usual = ONE_CELL if len(names) == 1 else ","
     by_delimiter = {}
-    for delimiter in (ONE_CELL, *DELIMITERS):
+    for delimiter in (ONE_CELL, *delimiters):
         with suppress(OptionError):
             by_delimiter[delimiter] = _records(text, delimiter)
     for records in by_delimiter.values():

@@ -18,6 +18,7 @@ from regard.database.columns import (
     VectorColumn,
     names,
 )
+from regard.database.delimited import DELIMITERS
 from regard.database.queries import is_infinite
 from regard.errors import OptionError
 
@@ -28,21 +29,57 @@ WITH_COMMA = re.compile(r"([+-]?) ?[$€£¥]? ?((?:\d{1,3}(?:\.\d{3})+|\d*)(?:,
 def read_text(text: str, columns: Sequence[Column]) -> tuple[Any, ...]:
     """A query from text: the key itself, or an entry for each of several key columns with commas between them.
 
-    An empty entry does not count.
+    Or with another delimiter of tables, where that gives an entry for each, and commas do not, or give texts that no
+    row has. An empty entry does not count.
 
     Example:
         >>> from regard.database.inference import columns_from
         >>> columns = columns_from({"gpa": [3.5], "major": ["physics"]}, "key")
-        >>> read_text('3.5,"physics"', columns)
-        (3.5, 'physics')
+        >>> read_text('3.5,"physics"', columns), read_text("3.5;physics", columns)
+        ((3.5, 'physics'), (3.5, 'physics'))
     """
-    cells = [text] if len(columns) == 1 else next(csv.reader([text], skipinitialspace=True), [])
-    if len(cells) != len(columns):
-        raise OptionError(
-            f"A query must have one entry for each key column, with commas between them "
-            f"({','.join(names(columns))}): got {text!r}. Leave an entry empty if it does not matter."
-        )
-    return tuple(entry_from(cell, column) for cell, column in zip(cells, columns, strict=True))
+    if len(columns) == 1:
+        return (entry_from(text, columns[0]),)
+    splits = {delimiter: _split(text, delimiter) for delimiter in delimiters_of(columns)}
+    readings: list[tuple[Any, ...]] = []
+    refused: list[OptionError] = []
+    for cells in splits.values():
+        if len(cells) == len(columns):
+            try:
+                readings.append(tuple(entry_from(cell, column) for cell, column in zip(cells, columns, strict=True)))
+            except OptionError as error:
+                refused.append(error)
+    if readings:
+        return next((reading for reading in readings if _all_known(reading, columns)), readings[0])
+    if refused:
+        raise refused[0]
+    many = len(splits[","]) > len(columns)
+    advice = "Put quotes around one with a comma in it" if many else "Leave an entry empty if it does not matter"
+    raise OptionError(
+        f"A query must have one entry for each key column, with commas between them "
+        f"({','.join(names(columns))}): got {text!r}. {advice}."
+    )
+
+
+def delimiters_of(columns: Sequence[Column]) -> str:
+    """What may stand between the entries of a query; last of all a comma, where the table has it within numbers."""
+    return DELIMITERS[1:] + DELIMITERS[0] if any("," in column.writing for column in columns) else DELIMITERS
+
+
+def _split(text: str, delimiter: str) -> list[str]:
+    try:
+        # Strict but for commas: what is in quotes, and goes on behind them, is not written with that delimiter.
+        return next(csv.reader([text], delimiter=delimiter, skipinitialspace=True, strict=delimiter != ","), [])
+    except csv.Error:
+        return []
+
+
+def _all_known(entries: Sequence[Any], columns: Sequence[Column]) -> bool:
+    """Whether each entry that has to be equal to one of its column is."""
+    return all(
+        entry is None or not isinstance(column, CategoryColumn) or column.code(entry) >= 0
+        for entry, column in zip(entries, columns, strict=True)
+    )
 
 
 def entry_from(text: str, column: Column) -> Any:

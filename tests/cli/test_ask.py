@@ -268,6 +268,18 @@ def test_a_mistake_in_a_query_names_its_line(grades: str, text: str, line: int, 
     assert result.stderr.startswith(f"error: Line {line} of standard input: ")
 
 
+@pytest.mark.parametrize("text", ["", "1.234,50 €;north\n2.000 €;south\n"])
+def test_queries_may_be_written_as_the_table_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "sales.csv"
+    path.write_text("amount;region;v\n1.234,50 €;north;1\n2.000,00 €;south;2\n3.100,25 €;north;3\n", encoding="utf-8")
+    asked = ["-"] if text else ["1.234,50 €;north", "2.000 €;south"]
+    found = answers(str(path), "-k", "amount", "-k", "region", "-v", "v", *asked, text=text)
+    assert [answer["query"] for answer in found] == [
+        {"amount": 1234.5, "region": "north"},
+        {"amount": 2000, "region": "south"},
+    ]
+
+
 def test_an_infinite_query_is_missing_as_it_is_in_a_table(grades: str) -> None:
     found = answers(grades, "-k", "gpa", "-v", "salary", "-", text="gpa\n3.5\ninf\n-inf\n1e999\n")
     assert [answer["query"] for answer in found] == [3.5, None, None, None]
