@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -12,14 +12,12 @@ from regard.engines.sums import Pooled, Sums
 from regard.engines.tiled import is_out_of_range, pool_stream, sum_stream
 from regard.engines.tiles import Stream
 from regard.errors import EngineRefusal, OptionError, ShapeError
-from regard.positions import resolve_offset
 from regard.problem import AttentionProblem
-from regard.scores import Alibi, RelativeBias, Score
+from regard.scores import Score
+from regard.scores.bias import POSITIONAL
 from regard.scores.capture import capturing
 from regard.tracing import is_hidden
 from regard.weights import OnePass, Weights
-
-POSITIONAL = (Alibi, RelativeBias)
 
 
 class Asked:
@@ -91,7 +89,7 @@ class Partial:
             if not _same(mine, others):
                 raise EngineRefusal(
                     f"Partials must have the same `{name}`: got {mine} and {others}. "
-                    f"Pass one object to every partial()."
+                    f"Pass one object to every partial(), or objects that are alike and share their parameters."
                 )
         sums = None
         if self.sums is not None and other.sums is not None:
@@ -169,10 +167,10 @@ def _same_numbers(one: Tensor, two: Tensor) -> bool:
 
 
 def _same(module: nn.Module, other: nn.Module) -> bool:
-    """Whether two scores or rules are one object, or learn nothing and are alike in everything that they hold."""
+    """Whether two scores or rules are one object, or are alike in all that they hold and share what they learn."""
     if module is other:
         return True
-    if type(module) is not type(other) or any(True for _ in (*module.parameters(), *other.parameters())):
+    if type(module) is not type(other):
         return False
     mine, others = _held(module), _held(other)
     children = zip(module.children(), other.children(), strict=False)
@@ -185,17 +183,19 @@ def _same(module: nn.Module, other: nn.Module) -> bool:
 
 
 def _held(module: nn.Module) -> dict[str, object]:
-    """What a module holds itself: attributes that a class gave it, and buffers.
+    """What a module holds itself: attributes that a class gave it, buffers, and parameters.
 
     But for where queries stand, which is elsewhere among the keys of each part.
     """
     held = {name: each for name, each in vars(module).items() if not name.startswith("_")}
     if isinstance(module, POSITIONAL):
         del held["align"]
-    return held | dict(module.named_buffers(recurse=False))
+    return held | dict(module.named_buffers(recurse=False)) | dict(module.named_parameters(recurse=False))
 
 
 def _equal(one: object, other: object) -> bool:
+    if isinstance(one, nn.Parameter) or isinstance(other, nn.Parameter):
+        return one is other  # two that are equal now learn apart
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return torch.equal(one, other)
     return one is other or bool(one == other)
@@ -208,9 +208,6 @@ def start_partial(problem: AttentionProblem) -> Partial:
             f"partial() must have a rule with passes over tiles: {type(problem.weights).__name__} has none. "
             f"Define solve(fold), or use attend()."
         )
-    for term in problem.score.modules():
-        if isinstance(term, POSITIONAL):
-            resolve_offset(term.align, replace(problem.grid, whole=False), type(term).__name__)
     stream = Stream((problem,))
     with torch.no_grad(), capturing() as captured, torch.autocast(problem.grid.device.type, enabled=False):
         sums = sum_stream(stream) if isinstance(problem.weights, OnePass) else None

@@ -60,11 +60,8 @@ def check_align(align: Align, owner: str) -> None:
 
 def resolve_offset(align: Align, grid: Grid, owner: str) -> int | Tensor:
     """The offset of the queries among the keys: an integer, or a tensor `(*batch, 1, 1)`."""
-    if not grid.whole and (align is None or isinstance(align, str)):
-        raise OptionError(
-            f"`align` of {owner} must be an integer offset where keys are a part of all: got {align!r}. "
-            f"Pass the position of the first query among all keys, less that of the part's first key."
-        )
+    if not grid.whole:
+        check_offset(align, owner)
     if align is None:
         if grid.n_queries != grid.n_keys:
             raise ShapeError(
@@ -79,6 +76,15 @@ def resolve_offset(align: Align, grid: Grid, owner: str) -> int | Tensor:
     if align == "end":
         return grid.n_keys - grid.n_queries
     return operator.index(align)
+
+
+def check_offset(align: Align, owner: str) -> None:
+    """Raise unless queries are told their place where keys are a part of all."""
+    if align is None or isinstance(align, str):
+        raise OptionError(
+            f"`align` of {owner} must be an integer offset where keys are a part of all: got {align!r}. "
+            f"Pass the position of the first query among all keys, less that of the part's first key."
+        )
 
 
 def line_up(tensor: Tensor, grid: Grid, *, trailing: int, owner: str, name: str) -> Tensor:

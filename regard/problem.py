@@ -19,9 +19,10 @@ from regard.checks import (
 )
 from regard.errors import OptionError, ScoreError, ShapeError
 from regard.masks import Cover, Mask
-from regard.positions import Grid
+from regard.positions import Grid, check_offset
 from regard.scores import Score
 from regard.scores.base import scaled_by
+from regard.scores.bias import POSITIONAL
 from regard.scores.form import Form
 from regard.scores.unscored import without_scores
 from regard.tensors import Span, broadcast_shapes, broken_vectors, is_finite, positions_of, take, without_autocast
@@ -211,6 +212,9 @@ def make_problem(
 ) -> AttentionProblem:
     """The problem, once everything that can be wrong with it has been checked; `all_keys` unless more keys follow."""
     check_kinds(queries, keys, values, score, weights, mask)
+    for term in () if all_keys else score.modules():
+        if isinstance(term, POSITIONAL):
+            check_offset(term.align, type(term).__name__)
     autocast_dtype = autocast_dtype_of(queries, keys, values)
     if autocast_dtype is not None:
         # As PyTorch's own attention: it takes its inputs in autocast's dtype.

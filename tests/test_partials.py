@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import regard
-from regard import Alibi, Causal, Dot, KeyMask, PerHead, Softmax, attend, partial
+from regard import Alibi, Causal, Dot, KeyMask, PerHead, RelativeBias, Softmax, attend, partial
 from regard.errors import EngineRefusal, OptionError, ShapeError
 
 RULES = {
@@ -177,6 +177,27 @@ def test_a_positional_score_is_aligned_with_each_part():
     torch.testing.assert_close(merged(parts).finish(), whole)
 
 
+def test_parts_with_a_learned_positional_score_share_its_table():
+    q, k, v = drawn()
+    n, m = q.shape[-2], k.shape[-2]
+
+    def score(align, table):
+        bias = RelativeBias(4, align=align).to(q.dtype)
+        bias.table = table
+        return Dot() + bias
+
+    table = torch.nn.Parameter(torch.randn_like(RelativeBias(4).table, dtype=q.dtype))
+    parts = [
+        partial(q, k[..., a:b, :], v[..., a:b, :], score=score(m - n - a, table)) for a, b in itertools.pairwise(CUTS)
+    ]
+    found, whole = merged(parts).finish(), attend(q, k, v, score=score(m - n, table), engine="reference")
+    torch.testing.assert_close(found, whole)
+    torch.testing.assert_close(*(torch.autograd.grad(each.square().sum(), table) for each in (found, whole)))
+    other = partial(q, k, v, score=score(m - n, torch.nn.Parameter(table.detach().clone())))
+    with pytest.raises(EngineRefusal, match="or objects that are alike and share their parameters"):
+        parts[0].merge(other)
+
+
 @pytest.mark.parametrize("align", [None, "start", "end"])
 def test_a_part_must_be_told_where_queries_stand_among_all_keys(align):
     x = torch.rand(2, 4, 3)
@@ -185,8 +206,9 @@ def test_a_part_must_be_told_where_queries_stand_among_all_keys(align):
     for mask in (Causal(align=align), Causal(align=align) & KeyMask(torch.ones(4, dtype=torch.bool)), heads):
         with pytest.raises(OptionError, match=text):
             partial(x, x, x, mask=mask)
-    with pytest.raises(OptionError, match=text):
-        partial(x, x, x, score=Dot() + Alibi(0.3, align=align))
+    for queries in (x, x[:, :2]):
+        with pytest.raises(OptionError, match=text):
+            partial(queries, x, x, score=Dot() + Alibi(0.3, align=align))
 
 
 def test_parts_of_other_sizes_are_refused():
@@ -202,7 +224,7 @@ def test_parts_of_other_sizes_are_refused():
 
 @pytest.mark.parametrize(("one", "other"), [("softmax", "sigmoid"), ("softmax", "sink"), ("softmax", "temperature")])
 def test_parts_of_other_rules_are_refused(one, other):
-    text = r"Partials must have the same `weights`: got Softmax\(\) and .*\. Pass one object to every partial\(\)\."
+    text = r"Partials must have the same `weights`: got Softmax\(\) and .*\. Pass one object to every partial\(\), or"
     with pytest.raises(EngineRefusal, match=text):
         partial(*drawn(), weights=RULES[one]).merge(partial(*drawn(), weights=RULES[other]))
 

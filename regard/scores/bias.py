@@ -152,6 +152,10 @@ class RelativeBias(ScoreTerm):
         return f"max_distance={self.max_distance}{heads}, align={self.align!r}"
 
 
+POSITIONAL = (Alibi, RelativeBias)
+"""The scores that depend on where queries stand among keys."""
+
+
 def _check_heads(shape: Sequence[int], grid: Grid, owner: str) -> None:
     """Raise unless what there is one of for each head broadcasts with the last batch axis."""
     if shape and grid.batch_shape and 1 not in (shape[-1], grid.batch_shape[-1]) and shape[-1] != grid.batch_shape[-1]:
