@@ -17,7 +17,7 @@ from regard.database.bandwidth import Choice, choose
 from regard.database.columns import CategoryColumn, NumberColumn, Quantity, TimeColumn
 from regard.database.encoding import UNKNOWN, Encoding
 from regard.database.entries import plain
-from regard.database.messages import no_similar_rows, unknown_categories
+from regard.database.messages import no_similar_rows, same_floats, unknown_categories
 from regard.database.pairs import Pairs
 from regard.database.parts import Similarity, ranks
 from regard.database.precision import WORTHWHILE, Factors, Narrow, in_float32, is_possible
@@ -225,6 +225,8 @@ class Asker:
     ) -> Answer:
         compared = chosen.compared if ranks(chosen.weights) else ()
         remarks = [unknown_categories(query, self.pairs.keys), *(asked.beyond(query, place) for place in compared)]
+        if rows:
+            remarks.append(same_floats(query, self.pairs.keys, rows[0].key))
         remark = "; ".join(filter(None, remarks))
         return Answer(
             query=self._named(query),

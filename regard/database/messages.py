@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard.database.answer import Answer, Row
-from regard.database.columns import CategoryColumn, Column, names
+from regard.database.columns import CategoryColumn, Column, NumberColumn, names
 from regard.database.encoding import UNKNOWN
 from regard.database.entries import plain
 from regard.database.lookup import has_entry, nearest
@@ -74,6 +74,17 @@ def unknown_categories(query: Query, keys: Sequence[Column]) -> str:
                 f"no row has {column.name} = {_quoted(entry)}" + (f" (the nearest {_plural(near)})" if near else "")
             )
     return "; ".join(remarks)
+
+
+def same_floats(query: Query, keys: Sequence[Column], nearest_key: Any) -> str:
+    """A remark on integers of a query that are not those of the nearest row, and are the same float; "" if none are."""
+    parts = (nearest_key,) if len(keys) == 1 else nearest_key
+    return "; ".join(
+        f"the query's {column.name} = {entry} is taken for {part}, which is the same float"
+        for column, entry, part in zip(keys, map(plain, query), map(plain, parts), strict=True)
+        if isinstance(column, NumberColumn) and isinstance(entry, int) and isinstance(part, int)
+        if entry != part and float(entry) == float(part)
+    )
 
 
 def no_similar_rows(query: Query, keys: Sequence[Column], rows: Sequence[Row]) -> str:

@@ -231,6 +231,16 @@ def test_integers_that_are_the_same_float_are_compared_by_equality(numbers: Any)
         database.lookup(10**17 + 9)
 
 
+def test_an_integer_that_is_taken_for_the_key_of_a_row_is_said_to_be() -> None:
+    said = "The query's id = 100000000000000003 is taken for 100000000000000000, which is the same float."
+    alone = Database({"id": [IDS[0], 5]}, [10, 20])
+    assert alone.attend(IDS[3], score=Equal()).message == said
+    assert alone.attend(IDS[0], score=Equal()).message == ""
+    beside = Database({"id": [IDS[0], 5], "word": ["a", "b"]}, [10, 20])
+    assert said[1:-1] in beside.attend((IDS[3], "a"), score={"id": Equal()}).message
+    assert beside.attend({"word": "a"}).message == ""
+
+
 def test_integers_beyond_floats_are_numbers_as_values() -> None:
     database = Database([1, 2], {"id": IDS[:2]})
     said = "id: beyond 2⁵³ 1 number is rounded in an average, such as 100000000000000001"
