@@ -66,6 +66,14 @@ def is_convex(case: Case) -> bool:
     return rule.kind in ("softmax", "entmax", "uniform", "one-hot", "proportional") and "sink" not in rule.options
 
 
+def blunt(case: Case) -> float:
+    """How far from 1 weights of entmax may sum where alpha is above 2: a small one has no bounded slope."""
+    rule = case.rule.inside[0] if case.rule.kind == "top-k" else case.rule
+    alpha = rule.options.get("alpha", 0.0)
+    alpha = float(torch.as_tensor(case.parameters[alpha] if isinstance(alpha, str) else alpha).max())
+    return float(torch.finfo(reading(case)).eps ** (1 / (alpha - 1))) if alpha > 2 else 0.0
+
+
 def raw_inside(case: Case) -> bool:
     return "raw" in case.rule.kinds()
 

@@ -61,12 +61,17 @@ def expect(case: Case) -> Expected:
         shaken = shake(inputs, epsilon, generator)
         moved.append(_differentiate(case, shaken, gradient, None if case.exact else noise)[0])
     rounding = _rounding(case, inputs, weights, gradient, generator)
+    size = exact_scored.size if case.rule.kind != "uniform" else exact_scored.size[:0]
+    leaves = bool((size > torch.finfo(torch.promote_types(case.dtype, torch.float32)).max).any())
+    if case.rule.kind == "proportional" and case.dtype != torch.float64 and size.numel():
+        leaves = leaves or bool((size.amax(-1) < 1e-30).any())  # and are divided by
     allowed = {}
     for name, wanted in exact.items():
-        if not bool(plain[name].isfinite().all() & plain["output"].isfinite().all()):
-            allowed[name] = float("inf")  # the formula itself leaves the numbers that the dtype has
-            continue
         largest = float(wanted.abs().max()) if wanted.numel() else 0.0
+        finite = bool(plain[name].isfinite().all() & plain["output"].isfinite().all())
+        if not finite or leaves or largest > 1e-3 * torch.finfo(case.dtype).max:
+            allowed[name] = float("inf")  # the formula itself leaves the numbers that the dtype has, or nearly
+            continue
         units = 8 if name == "output" else 64
         allowed[name] = (
             2 * _distance(plain[name].double(), wanted)
@@ -193,9 +198,10 @@ def _shaken(tensor: Tensor, epsilon: float, generator: torch.Generator, keys: bo
 
 
 def _undecided(case: Case, scored: Scored, share: float) -> Tensor:
-    """Rows in which rounding decides what a rule chooses, `(*batch, n, 1)`."""
+    """Rows in which rounding decides what a rule chooses, `(*batch, n, 1)`: any rule chooses where scores are huge."""
     rule = case.rule
-    k = 1 if rule.kind == "one-hot" else rule.options.get("k", 0)
+    huge = rule.kind in ("softmax", "entmax")
+    k = 1 if rule.kind == "one-hot" or huge else rule.options.get("k", 0)
     if not k or case.exact or scored.scores.shape[-1] <= k or not scored.scores.numel():
         return torch.zeros(*scored.scores.shape[:-1], 1, dtype=torch.bool)
     least = torch.where(scored.blocked, -torch.inf, scored.scores)
@@ -204,6 +210,8 @@ def _undecided(case: Case, scored: Scored, share: float) -> Tensor:
     last, following = ordered[..., k - 1 : k], ordered[..., k : k + 1]
     doubt = slack[..., k - 1 : k] + slack[..., k : k + 1]
     close = (last - following <= doubt) & (following > -torch.inf)
+    if huge:
+        return close & (doubt > 0.1)
     # Keys that are equal tie exactly, and the lowest index takes it. Others that come as close are anybody's.
     first = _first_of_equals(sane(case)["keys"]).expand(*least.shape[:-2], least.shape[-1])
     first = first.unsqueeze(-2).expand(least.shape).gather(-1, order)

@@ -23,7 +23,7 @@ from regard.database.queries import is_infinite
 from regard.errors import OptionError
 
 WRITTEN = re.compile(r"([+-]?) ?[$€£¥]? ?((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?) ?[%€]?")
-WITH_COMMA = re.compile(r"([+-]?) ?[$€£¥]? ?((?:\d{1,3}(?:\.\d{3})+|\d*)(?:,\d+)?(?:[eE][+-]?\d+)?) ?[%$€£¥]?")
+WITH_COMMA = re.compile(r"([+-]?) ?[$€£¥]? ?((?:[1-9]\d{0,2}(?:\.\d{3})+|\d*)(?:,\d+)?(?:[eE][+-]?\d+)?) ?[%$€£¥]?")
 
 
 def read_text(text: str, columns: Sequence[Column]) -> tuple[Any, ...]:
@@ -98,7 +98,8 @@ def entry_from(text: str, column: Column) -> Any:
     if isinstance(column, TextColumn):
         return text
     assert isinstance(column, CategoryColumn)
-    return text if column.code(text) >= 0 else _spelled(text, column)
+    known = next((each for each in (text, text.strip()) if column.code(each) >= 0), None)
+    return _spelled(text, column) if known is None else known
 
 
 def _is_mark(text: str, column: Column) -> bool:

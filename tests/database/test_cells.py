@@ -340,3 +340,11 @@ def test_a_query_that_the_column_does_not_say_how_to_read_is_refused(
 ) -> None:
     with pytest.raises(OptionError, match="`x` must be a "):
         read(tmp_path, cells).swap().parse(text)
+
+
+def test_spaces_around_a_query_are_no_part_of_it_unless_they_are_in_the_table(tmp_path: Path) -> None:
+    assert read(tmp_path, ["Paris", "Lyon"]).swap().parse("Paris ") == "Paris"
+
+
+def test_a_group_of_digits_in_a_query_begins_with_no_zero(tmp_path: Path) -> None:
+    assert read(tmp_path, ["1.200,50 €", "3.000,00 €"], ";").swap().parse("0.125") == 0.125
