@@ -315,25 +315,11 @@ def test_kernels_that_are_asked_for_refuse_what_they_do_not_support(options, rea
     given = problem(**options)
     with pytest.raises(EngineRefusal, match=reason):
         Tiled(kernels=True).run(given)
-    with pytest.raises(EngineRefusal, match=reason):
-        attend(
-            given.queries,
-            given.keys,
-            given.values,
-            score=given.score,
-            weights=given.weights,
-            engine=Tiled(kernels=True),
-        )
-    with pytest.raises(EngineRefusal, match=reason):
-        plan(
-            given.queries,
-            given.keys,
-            given.values,
-            score=given.score,
-            weights=given.weights,
-            engine=Tiled(kernels=True),
-        )
-    said = plan(given.queries, given.keys, given.values, score=given.score, weights=given.weights, engine=Tiled())
+    tensors, named = (given.queries, given.keys, given.values), {"score": given.score, "weights": given.weights}
+    for call in (attend, plan):
+        with pytest.raises(EngineRefusal, match=reason):
+            call(*tensors, **named, engine=Tiled(kernels=True))
+    said = plan(*tensors, **named, engine=Tiled())
     assert f"in plain torch: {why_plain(given)}" in said.reason
     assert reason in said.reason
 
