@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fuzz.cases import Case
-from fuzz.expected import Expected
+from fuzz.expected import Expected, steepest
 from fuzz.objects import Call
 
 MARGIN = 4
@@ -68,9 +68,7 @@ def is_convex(case: Case) -> bool:
 
 def blunt(case: Case) -> float:
     """How far from 1 weights of entmax may sum where alpha is above 2: a small one has no bounded slope."""
-    rule = case.rule.inside[0] if case.rule.kind == "top-k" else case.rule
-    alpha = rule.options.get("alpha", 0.0)
-    alpha = float(torch.as_tensor(case.parameters[alpha] if isinstance(alpha, str) else alpha).max())
+    alpha = steepest(case)
     return float(torch.finfo(reading(case)).eps ** (1 / (alpha - 1))) if alpha > 2 else 0.0
 
 

@@ -47,7 +47,9 @@ def expect(case: Case) -> Expected:
     generator = case.generator
     shape = exact_scored.scores.shape
     chooses = bool(case.rule.kinds() & {"one-hot", "top-k"})
-    noises = [_noise(shape, inputs["keys"], chooses, generator) * 8 * epsilon for _ in range(SAMPLES)]
+    # Equal keys have equal scores, however they are rounded; what positions add to them is rounded apart.
+    alike = chooses and not case.score.kinds() & {"bias", "alibi", "relative"}
+    noises = [_noise(shape, inputs["keys"], alike, generator) * 8 * epsilon for _ in range(SAMPLES)]
     rows = ~dirty & ~_undecided(case, exact_scored, 8 * epsilon)
     value_dim = case.values.shape[-1]
     gradient = torch.randn(*shape[:-1], value_dim, generator=generator, dtype=torch.float64)
@@ -83,6 +85,8 @@ def expect(case: Case) -> Expected:
         )
     for name in alphas_of(case.rule):
         allowed[name] += 2 * _kink(case, inputs, gradient, name)
+    if steepest(case) > 2:  # a small weight of entmax has no bounded slope there
+        allowed = {name: off if name == "output" else 10 * off for name, off in allowed.items()}
     if case.dtype == torch.float16 and any(off > torch.finfo(torch.float16).max for off in allowed.values()):
         allowed = {name: off if name == "output" else float("inf") for name, off in allowed.items()}
     seen = (allowed_pairs & dirty).any(-2).unsqueeze(-1)
@@ -109,6 +113,13 @@ def _differentiate(
     for name in alphas_of(case.rule):
         results[name] = _by_differences(case, inputs, gradient, name)
     return results, weights.detach(), Scored(scored.scores.detach(), scored.size.detach(), scored.blocked)
+
+
+def steepest(case: Case) -> float:
+    """The largest alpha of entmax; 0 under other rules."""
+    rule = case.rule.inside[0] if case.rule.kind == "top-k" else case.rule
+    alpha = rule.options.get("alpha", 0.0)
+    return float(torch.as_tensor(case.parameters[alpha] if isinstance(alpha, str) else alpha).max())
 
 
 def alphas_of(rule: Part) -> list[str]:
