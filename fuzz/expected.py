@@ -87,7 +87,7 @@ def expect(case: Case) -> Expected:
         allowed[name] += 2 * _kink(case, inputs, gradient, name)
     if steepest(case) > 2:  # a small weight of entmax has no bounded slope there
         allowed = {name: off if name == "output" else 10 * off for name, off in allowed.items()}
-    if case.dtype == torch.float16 and any(off > torch.finfo(torch.float16).max for off in allowed.values()):
+    if any(off > torch.finfo(case.dtype).max for off in allowed.values()):
         allowed = {name: off if name == "output" else float("inf") for name, off in allowed.items()}
     seen = (allowed_pairs & dirty).any(-2).unsqueeze(-1)
     return Expected(exact, allowed, weights, scored, gradient, rows, dirty, ~seen)
@@ -211,8 +211,14 @@ def _shaken(tensor: Tensor, epsilon: float, generator: torch.Generator, keys: bo
 def _undecided(case: Case, scored: Scored, share: float) -> Tensor:
     """Rows in which rounding decides what a rule chooses, `(*batch, n, 1)`: any rule chooses where scores are huge."""
     rule = case.rule
-    huge = rule.kind in ("softmax", "entmax")
-    k = 1 if rule.kind == "one-hot" or huge else rule.options.get("k", 0)
+    inner = rule.inside[0] if rule.kind == "top-k" else rule
+    first = inner.kind in ("softmax", "entmax")
+    chosen = _close(case, scored, share, 1 if rule.kind == "one-hot" else rule.options.get("k", 0))
+    return chosen | _close(case, scored, share, 1, at_least=0.1) if first else chosen
+
+
+def _close(case: Case, scored: Scored, share: float, k: int, at_least: float = 0.0) -> Tensor:
+    """Rows in which rounding, of this size at least, decides which keys are the k best."""
     if not k or case.exact or scored.scores.shape[-1] <= k or not scored.scores.numel():
         return torch.zeros(*scored.scores.shape[:-1], 1, dtype=torch.bool)
     least = torch.where(scored.blocked, -torch.inf, scored.scores)
@@ -221,8 +227,8 @@ def _undecided(case: Case, scored: Scored, share: float) -> Tensor:
     last, following = ordered[..., k - 1 : k], ordered[..., k : k + 1]
     doubt = slack[..., k - 1 : k] + slack[..., k : k + 1]
     close = (last - following <= doubt) & (following > -torch.inf)
-    if huge:
-        return close & (doubt > 0.1)
+    if at_least:
+        return close & (doubt > at_least)
     # Keys that are equal tie exactly, and the lowest index takes it. Others that come as close are anybody's.
     first = _first_of_equals(sane(case)["keys"]).expand(*least.shape[:-2], least.shape[-1])
     first = first.unsqueeze(-2).expand(least.shape).gather(-1, order)

@@ -141,14 +141,14 @@ HOUSE = (
     Mutant(
         "what an Arrow file repeats counts as often as it stands in a row",
         "regard/database/files.py",
-        "    check_size(path, sum(written_out(chunk) for column in table.columns for chunk in column.chunks))",
+        "    check_size(path, sum(column_size(chunk) for column in table.columns for chunk in column.chunks))",
         "    pass",
         ("tests/database/test_files.py",),
     ),
     Mutant(
         "what a Parquet file repeats counts as often as it stands in a row",
         "regard/database/parquet.py",
-        "                size += sum(map(written_out, chosen.columns))",
+        "                size += sum(map(column_size, chosen.columns))",
         "                size += 0",
         ("tests/database/test_files.py",),
     ),
