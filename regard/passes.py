@@ -131,12 +131,12 @@ class Passes:
             problem: This one, perhaps with projections that have a gradient.
             rows: Which; negative ones are not understood.
         """
-        if not self._rounding.is_small and self._rounding.shows_in(problem.scores(rows)):
-            return self._strips(problem, problem.grid.rows if rows is None else rows)
+        shows = not self._rounding.is_small and self._rounding.shows_in(problem.scores(rows))
         chooses = isinstance(problem.weights, OneHot | TopK)
-        if chooses and (self._knows(pool=False) or self._rounding.decides(problem.scores(rows))):
-            problem = self.settled(problem)
-        return define_weights(problem, rows)
+        decides = chooses and (self._knows(pool=False) or self._rounding.decides(problem.scores(rows)))
+        if shows or (decides and self.by_strips):
+            return self._strips(problem, problem.grid.rows if rows is None else rows)
+        return define_weights(self.settled(problem) if decides else problem, rows)
 
     def settled(self, problem: AttentionProblem) -> AttentionProblem:
         """A problem whose rule chooses keys, with those chosen that every other reading has: a tie may be rounded away.

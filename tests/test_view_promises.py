@@ -227,3 +227,14 @@ def test_shades_show_the_size_of_weights_and_nothing_for_zero():
     values = torch.tensor([[0.0], [0.1], [0.3], [0.5], [0.7], [1.0]])
     view = weigh(torch.ones(1, 1), values, values, score=Dot(), weights=regard.Raw())
     assert repr(view).splitlines()[1][2:] == " ·░▒▓█"
+
+
+@pytest.mark.parametrize("rule", [regard.OneHot(), regard.TopK(1)], ids=lambda rule: type(rule).__name__)
+def test_a_choice_that_rounding_decides_is_the_same_in_some_rows_and_in_all(rule):
+    # Keys on a grid: several are as near as the nearest, and a product of other shape rounds another one nearer.
+    generator = torch.Generator().manual_seed(0)
+    queries, keys = (torch.randint(-3, 4, (n, 4), generator=generator).double() for n in (33, 200))
+    view = regard.weigh(queries, keys, keys, score=regard.Gaussian(1.79), weights=rule)
+    dense = view.dense()
+    for row in range(33):
+        assert torch.equal(view.rows([row]), dense[[row]])
