@@ -44,8 +44,24 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     while left.ndim > 2 and right.ndim > 2 and right.shape[-3] == 1:
         rows.insert(0, left.shape[-3])
         left, right = left.flatten(-3, -2), right.squeeze(-3)
-    together = left @ right
+    together = _matmul(left, right)
     return together if len(rows) == 1 else together.unflatten(-2, rows)
+
+
+def _matmul(left: Tensor, right: Tensor) -> Tensor:
+    """`left @ right`, rounded alike whether a gradient is wanted or not.
+
+    torch.matmul makes one product of a batch that shares a factor, or many, by whether that needs a gradient: scores
+    of the backward pass would be other ones.
+    """
+    batch = left.shape[:-2]
+    if batch == right.shape[:-2] and 1 not in batch:
+        return left @ right
+    if right.ndim == 2:
+        return (left.flatten(0, -2) @ right).unflatten(0, left.shape[:-1])
+    batch = broadcast_shapes(batch, right.shape[:-2])
+    one, other = (each.expand(*batch, *each.shape[-2:]).flatten(0, -3) for each in (left, right))
+    return torch.bmm(one, other).unflatten(0, batch)
 
 
 def is_finite(*tensors: Tensor) -> bool:

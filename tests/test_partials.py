@@ -324,3 +324,14 @@ def test_scores_of_users_that_differ_in_an_attribute_called_align_do_not_merge()
     x = torch.randn(4, 3)
     with pytest.raises(EngineRefusal, match="same `score`"):
         partial(x, x, x, score=Aligned(1)).merge(partial(x, x, x, score=Aligned(2)))
+
+
+def test_gradients_of_merged_partials_are_those_of_their_weights_where_queries_broadcast():
+    # Scores of 1e17: torch.matmul rounds them by whether a gradient is wanted.
+    torch.manual_seed(0)
+    queries, keys = 1e8 * torch.randn(100, 64).double(), 1e8 * torch.randn(8, 7, 64).double()
+    values = torch.ones(8, 7, 1).double().requires_grad_()
+    shards = [(keys[:, part].requires_grad_(), values[:, part]) for part in (slice(0, 4), slice(4, 7))]
+    one, other = (partial(queries.requires_grad_(), *each, weights=regard.Sparsemax()) for each in shards)
+    one.merge(other).finish().sum().backward()
+    torch.testing.assert_close(values.grad.sum((-1, -2)), torch.full((8,), 100.0).double())
