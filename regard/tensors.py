@@ -54,14 +54,14 @@ def _matmul(left: Tensor, right: Tensor) -> Tensor:
     torch.matmul makes one product of a batch that shares a factor, or many, by whether that needs a gradient: scores
     of the backward pass would be other ones.
     """
-    batch = left.shape[:-2]
-    if batch == right.shape[:-2] and 1 not in batch:
+    if left.shape[:-2] == right.shape[:-2] and 1 not in left.shape[:-2]:
         return left @ right
     if right.ndim == 2:
-        return (left.flatten(0, -2) @ right).unflatten(0, left.shape[:-1])
-    batch = broadcast_shapes(batch, right.shape[:-2])
+        together: Tensor = left.flatten(0, -2) @ right
+        return together.unflatten(0, left.shape[:-1])  # type: ignore[no-any-return]
+    batch = broadcast_shapes(left.shape[:-2], right.shape[:-2])
     one, other = (each.expand(*batch, *each.shape[-2:]).flatten(0, -3) for each in (left, right))
-    return torch.bmm(one, other).unflatten(0, batch)
+    return torch.bmm(one, other).unflatten(0, batch)  # type: ignore[no-any-return]
 
 
 def is_finite(*tensors: Tensor) -> bool:
