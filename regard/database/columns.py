@@ -202,6 +202,8 @@ class TimeColumn(Quantity):
 
     def mean(self, numbers: Tensor) -> Any:
         days = float(numbers)
+        if not math.isfinite(days):  # the weights are no numbers, which who asks is told
+            return None
         if self.time_kind == "clock":
             # Rounded to what Python's times hold; the last of a day stays in it.
             return (EPOCH + min(timedelta(hours=days), DAY - timedelta.resolution)).time()
@@ -212,8 +214,9 @@ class TimeColumn(Quantity):
         moment = EPOCH + timedelta(days=days)
         return moment if self.zone is None else moment.replace(tzinfo=UTC).astimezone(self.zone)
 
-    def spread(self, numbers: Tensor) -> timedelta:
-        return timedelta(**{self.unit: float(numbers)})
+    def spread(self, numbers: Tensor) -> timedelta | None:
+        length = float(numbers)
+        return timedelta(**{self.unit: length}) if math.isfinite(length) else None
 
     def _parse(self, text: str) -> Any:
         try:

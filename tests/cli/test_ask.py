@@ -518,3 +518,11 @@ def test_a_score_that_overflows_is_an_error_and_no_answer(grades: str) -> None:
     assert (result.exit_code, result.stdout) == (1, "")
     assert "ScaledDot(scale=1e+308)" in result.stderr
     assert "gives one that is not finite" in result.stderr
+
+
+def test_nor_are_dates_that_cannot_be_averaged(tmp_path: Path) -> None:
+    table = tmp_path / "days.csv"
+    table.write_text("day,value\n2024-01-01,1\n2024-01-11,2\n2024-02-01,3\n")
+    result = ask(str(table), "--key", "day", "--value", "day", "2024-01-11", "--score", "scaled-dot:1e308")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "gives one that is not finite" in result.stderr
