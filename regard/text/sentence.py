@@ -144,10 +144,12 @@ class SentenceEncoder(nn.Module):
         model = build_empty(lambda: cls(config, tokenizer), described, config["num_hidden_layers"], weights)
         renamed = _renamed(weights, len(model.encoder.layers))
         load_strictly(model, renamed, assign=True, source=f"The weights in {file}")
-        if tokenizer.get_vocab_size() > config["vocab_size"]:
+        # What begins and ends a text has numbers of its own, beside the vocabulary's.
+        highest = max([*tokenizer.get_vocab().values(), *tokenizer.encode("").ids], default=-1)
+        if highest >= config["vocab_size"]:
             raise CheckpointError(
-                f"tokenizer.json in {place} must name pieces that the model knows: it has "
-                f"{tokenizer.get_vocab_size():,} of them, and config.json says {config['vocab_size']:,}."
+                f"tokenizer.json in {place} must name pieces that the model knows: it has number {highest:,}, and "
+                f"config.json says that there are {config['vocab_size']:,}."
             )
         return model.eval()
 

@@ -322,6 +322,17 @@ def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(small):
         SentenceEncoder.load(place)
 
 
+def test_a_tokenizer_with_a_number_beyond_the_vocabulary_is_refused(small):
+    place, weights = small
+    tokenizer = json.loads((place / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary[next(iter(vocabulary))] = 10**6
+    (place / "tokenizer.json").write_text(json.dumps(tokenizer))
+    save_file(weights, place / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"tokenizer.json .* it has number 1,000,000, and config.json says"):
+        SentenceEncoder.load(place)
+
+
 def test_a_layer_too_many_or_too_few_is_listed(small):
     place, weights = small
     for config, said in ((2, "missing ['encoder.layer.1."), (0, "unknown ['encoder.layer.0.")):
