@@ -1,4 +1,4 @@
-"""Ties among keys that are equal bit for bit, for rules that choose: the lowest index wins.
+"""Ties among keys that are equal, for rules that choose: the lowest index wins.
 
 Equal keys have equal scores, but floats do not quite: a matrix product, or a loop over a row, rounds the columns at its
 end otherwise than those before. So where a choice is decided by no more than rounding, the keys themselves are asked.
@@ -38,7 +38,7 @@ _ALIKE = (steps.Scale, steps.Gate, steps.Cap, steps.Indicator, steps.Parabola, s
 def twins_of(*problems: AttentionProblem) -> Tensor | None:
     """For each key of problems whose keys follow each other the lowest index of an equal one; None where none are.
 
-    Keys are equal bit for bit, and so is, but for rounding, what the form holds for them: a score may tell equal keys
+    Keys are equal, and so is, but for rounding, what the form holds for them: a score may tell equal keys
     apart by something of its own. The shape is `(..., n_keys)`.
     """
     notes = problems[0].notes if len(problems) == 1 else {}
@@ -85,7 +85,7 @@ def _where_alike(first: Tensor | None, numbers: Tensor) -> Tensor | None:
 
 
 def equal_keys(keys: Tensor) -> Tensor | None:
-    """For each key of `(..., n_keys, dim)` the lowest index of one that is equal bit for bit; None if none is."""
+    """For each key of `(..., n_keys, dim)` the lowest index of an equal one; None if none is."""
     keys = keys.detach()
     # Two coordinates are enough to know that no keys are equal, as a rule.
     if keys.shape[-2] < 2 or keys.shape[-1] == 0 or not _repeats(_hashes(keys[..., :2])):
@@ -106,14 +106,17 @@ def equal_keys(keys: Tensor) -> Tensor | None:
 
 
 def _bits(keys: Tensor) -> Tensor:
-    return keys.contiguous().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[keys.itemsize])
+    """The same integers for equal numbers: NaN equals itself here, and −0 is 0."""
+    return (keys + 0).contiguous().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[keys.itemsize])
 
 
 def _hashes(keys: Tensor) -> Tensor:
     """A number for each key, the same for equal ones: `(..., n_keys)`."""
     generator = torch.Generator().manual_seed(1)
     factors = torch.randint(2**62, keys.shape[-1:], generator=generator, device="cpu").to(keys.device) * 2 + 1
-    return (_bits(keys).long() * factors).sum(-1)
+    bits = _bits(keys).long()
+    # A product modulo 2⁶⁴ hears little of the upper half, where all is that float64 holds of a small integer.
+    return ((bits ^ (bits >> 32)) * factors).sum(-1)
 
 
 def _repeats(hashes: Tensor) -> bool:

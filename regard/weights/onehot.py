@@ -28,9 +28,9 @@ def one_hot(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
 class OneHot(Weights):
     """α = 1 at the best key and 0 elsewhere: a traditional database query. No gradient flows to scores.
 
-    Ties go to the lowest index: among scores that are equal, and among allowed keys that are equal bit for bit and have
-    the same bias, though rounding may have put their scores apart (while torch traces, the scores alone decide). Where
-    a key that is seen has a score of NaN, nobody knows the best: the weight of the first such key is NaN.
+    Ties go to the lowest index: among scores that are equal, and among allowed keys that are equal and have the same
+    bias, though rounding may have put their scores apart (while torch traces, the scores alone decide). Where a key
+    that is seen has a score of NaN, nobody knows the best: the weight of the first such key is NaN.
 
     Example:
         >>> import torch

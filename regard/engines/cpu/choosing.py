@@ -60,7 +60,8 @@ def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
         return index
     chosen, last, following = index[..., :-1].contiguous(), best[..., -2:-1], best[..., -1:]
     level = last - rounding_of(problem.form, last, chosen[..., -1:])
-    near = ((following > -torch.inf) & ~(following < level)).squeeze(-1)
+    # Of infinite scores, rounding decides nothing: the lowest of them have been chosen.
+    near = ((following > -torch.inf) & ~(following < level) & (last < torch.inf)).squeeze(-1)
     return lowest_of_equals(problem, chosen, near) if bool(near.any()) else chosen
 
 
