@@ -111,7 +111,7 @@ def _differentiate(
     for (name, leaf), each in zip(leaves.items(), found, strict=True):
         results[name] = torch.zeros_like(leaf) if each is None else each
     for name in alphas_of(case.rule):
-        results[name] = _by_differences(case, inputs, gradient, name)
+        results[name] = _by_differences(case, inputs, gradient, name, noise)
     return results, weights.detach(), Scored(scored.scores.detach(), scored.size.detach(), scored.blocked)
 
 
@@ -128,23 +128,23 @@ def alphas_of(rule: Part) -> list[str]:
     return own + [name for each in rule.inside for name in alphas_of(each)]
 
 
-def _by_differences(case: Case, inputs: dict[str, Tensor], gradient: Tensor, name: str) -> Tensor:
-    above, _, below = _around(case, inputs, gradient, name)
+def _by_differences(case: Case, inputs: dict[str, Tensor], gradient: Tensor, name: str, noise: Tensor | None) -> Tensor:
+    above, _, below = _around(case, inputs, gradient, name, noise)
     return ((above - below) / (2 * STEP)).to(gradient.dtype)
 
 
 def _kink(case: Case, inputs: dict[str, Tensor], gradient: Tensor, name: str) -> float:
     """How far apart the one-sided derivatives are: where a key is at the edge of the support, any between is one."""
-    above, here, below = _around(case, inputs, gradient, name)
+    above, here, below = _around(case, inputs, gradient, name, None)
     return float((above + below - 2 * here).abs() / STEP)
 
 
-def _around(case: Case, inputs: dict[str, Tensor], gradient: Tensor, name: str) -> list[Tensor]:
+def _around(case: Case, inputs: dict[str, Tensor], gradient: Tensor, name: str, noise: Tensor | None) -> list[Tensor]:
     found = []
     for side in (STEP, 0.0, -STEP):
         shifted = {each: tensor.double() for each, tensor in inputs.items()}
         shifted[name] = shifted[name] + side
-        found.append((_run(case, shifted)[0] * gradient.double()).sum())
+        found.append((_run(case, shifted, noise)[0] * gradient.double()).sum())
     return found
 
 
