@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 # A safeguarded Newton step at least halves a bracket of length 1, so float64 is exhausted well before this many.
 MAX_PASSES = 128
 
-# While tracing nothing can be known to have settled. So many halvings leave a step of Newton nothing to repair.
-TRACED_PASSES = 48
+# While tracing nothing can be known to have settled: so many halvings are what float64 can tell apart.
+TRACED_PASSES = 52
 
 
 def sparsemax(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -59,11 +59,9 @@ def entmax(scores: Tensor, allowed: Tensor | None = None, *, alpha: float | Tens
     peak, threshold = _solve(
         over_one_tile(scores.detach(), torch.arange(scores.shape[-1], device=scores.device)), order.detach()
     )
+    weights = _weights(scores.detach(), peak, threshold, order.detach())
     if scores.requires_grad or order.requires_grad or is_tracing():
-        # Each differentiable Newton step at the root doubles the order to which the threshold's derivatives are right.
-        for _ in range(2):
-            threshold = _newton_step(scores, peak, threshold, order)
-    weights = _weights(scores, peak, threshold, order)
+        weights = _differentiable(weights, scores, order)
     return weights.to(scores.dtype)
 
 
@@ -132,9 +130,7 @@ class Entmax(Weights):
         order = self._order(scores.device)
         exact = _weights(scores, peak, threshold, order)
         share = _slope(exact, order) / torch.where(total_slope == 0, 1, total_slope)  # 0: a fully masked row
-        surprise = -torch.xlogy(exact, exact)
-        tangent = (exact - share) / (order - 1).square() + (surprise - share * entropy) / (order - 1)
-        return (tangent.to(weights.dtype),)
+        return (_turned(exact, share, order, entropy).to(weights.dtype),)
 
     def _order(self, device: torch.device | None = None) -> Tensor:
         """alpha as `([heads,] 1, 1)` in float64: thresholds are solved there, since alpha > 2 is ill-conditioned."""
@@ -224,13 +220,46 @@ def _slope(weights: Tensor, order: Tensor) -> Tensor:
     return torch.where(inside, torch.where(inside, weights, 1).pow(2 - order), 0)
 
 
-def _newton_step(scores: Tensor, peak: Tensor, threshold: Tensor, order: Tensor) -> Tensor:
-    excess, support = _excess(scores, peak, threshold, order)
-    power = 1 / (order - 1)
-    total = torch.where(support, excess.pow(power), 0).sum(-1, keepdim=True)
-    slope = power * torch.where(support, excess.pow(power - 1), 0).sum(-1, keepdim=True)
-    empty = slope == 0
-    return torch.where(empty, torch.inf, threshold.masked_fill(empty, 0) + (total - 1) / torch.where(empty, 1, slope))
+def _differentiable(weights: Tensor, scores: Tensor, order: Tensor) -> Tensor:
+    """The weights as a function of scores and alpha, whose values they are, to third order.
+
+    dα = slope · (da − Σ slope·da / Σ slope) + ∂α/∂alpha · dalpha depends on the weights alone, and is added up on the
+    straight way to where scores and alpha are: by Simpson's rule, since the way has no length. (The derivatives of
+    [z − τ]₊^(1/(alpha − 1)) itself grow as α^(1 − 2·(alpha − 1)) and cancel: at alpha = 4 no digit would be left.)
+    """
+    reach = torch.where(weights != 0, scores, 0).double()
+    way = reach - reach.detach()  # 0, with a gradient
+    turn = order - order.detach() if order.requires_grad else None
+
+    def ahead(weights: Tensor, part: float) -> Tensor:
+        """dα over the whole way, as it is when part of it is done, with these weights there."""
+        return _tangent(weights, order if turn is None else order.detach() + part * turn, way, turn)
+
+    start = ahead(weights, 0.0)
+    middle, end = (
+        ahead(weights + part / 2 * (start + ahead(weights + part * start, part)), part) for part in (0.5, 1.0)
+    )
+    return weights + (start + 4 * middle + end) / 6
+
+
+def _tangent(weights: Tensor, order: Tensor, way: Tensor, turn: Tensor | None) -> Tensor:
+    """How the weights change when scores go a way and alpha takes a turn."""
+    inside = weights != 0
+    # Not `_slope`: to autograd, a power of 0 is a constant in its exponent, too.
+    slope = torch.where(inside, ((2 - order) * torch.where(inside, weights, 1).log()).exp(), 0)
+    total = slope.sum(-1, keepdim=True)
+    total = torch.where(total == 0, 1, total)  # a fully masked row
+    change = slope * (way - (slope * way).sum(-1, keepdim=True) / total)
+    if turn is not None:
+        change = change + turn * _turned(weights, slope / total, order, None)
+    return torch.where(inside, change, 0)
+
+
+def _turned(weights: Tensor, share: Tensor, order: Tensor, entropy: Tensor | None) -> Tensor:
+    """∂α/∂alpha, from each key's share of the row's slope; the row's entropy, if not all of it is here."""
+    surprise = -torch.where(weights != 0, weights, 1).log() * weights
+    entropy = surprise.sum(-1, keepdim=True) if entropy is None else entropy
+    return (weights - share) / (order - 1).square() + (surprise - share * entropy) / (order - 1)
 
 
 class _TileSum:
