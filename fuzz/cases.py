@@ -105,6 +105,8 @@ class _Maker:
         plain = score.kinds() <= {"dot", "boxcar", "equal"} or (
             score.kinds() == {"scaled dot"} and score.options["scale"] is None and self.dim in (1, 4, 16)
         )
+        # A temperature is one more factor of scores, and rounds them.
+        plain = plain and all(each.options.get("temperature", 1.0) == 1.0 for each in (rule, *rule.inside))
         mask = draw_mask(self.random, self.generator, self.batch, self.n, self.m) if self.chance(0.6) else None
         broken = self.chance(0.15) and not positive
         if broken:
