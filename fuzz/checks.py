@@ -93,7 +93,8 @@ def reads_one_set_of_weights(case: Case) -> None:
     # Below the limit from which on all readings share a strip, scores may be rounded otherwise in each.
     size = expected.scored.size
     limit = rounding.CANCELLING * rounding.LIMIT
-    slack *= max(1.0, min(float(size.max()), limit)) if size.numel() and case.dtype == torch.float64 else 1.0
+    share = 1 if case.dtype == torch.float64 else 16
+    slack *= max(1.0, min(float(size.max()), limit) / share) if size.numel() else 1.0
     if is_convex(case) and not overflows(case, expected):
         total = dense.double().sum(-1)
         wanted = (expected.weights.sum(-1) > 0).double()

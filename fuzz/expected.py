@@ -270,9 +270,11 @@ def _rounding(
     for context in (nullcontext(), steep()):  # a slope that saturates is rounded relative to one that does not
         with context:
             noise = signs.double() * size * epsilon
-            found = torch.autograd.grad(scores, sources, noise, allow_unused=True, retain_graph=True)
-        for name, each in zip(names, found, strict=True):
-            results[name] += float(each.abs().max()) if each is not None and each.numel() else 0.0
+            # Of a distance that was folded, the terms have gradients of their own, which cancel.
+            for summed in (scores, scored.size) if scored.size.requires_grad else (scores,):
+                found = torch.autograd.grad(summed, sources, noise, allow_unused=True, retain_graph=True)
+                for name, each in zip(names, found, strict=True):
+                    results[name] += float(each.abs().max()) if each is not None and each.numel() else 0.0
     # A sink shares in every score's gradient. An alpha's is found here by differences, which keep ten digits or so.
     every = float(size.sum())
     results |= {name: epsilon * every for name in (rule.options.get("sink"),) if isinstance(name, str)}

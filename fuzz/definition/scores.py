@@ -42,7 +42,9 @@ def scores_of(score: Part, parameters: Parameters, queries: Tensor, keys: Tensor
         case "gaussian":
             # The library may fold ‖q − k‖² into a dot product where that costs no more than this.
             found = _sum(Square.apply((q - k) / number("bandwidth")) / -2)
-            return found._replace(size=found.size + 64)
+            # Its terms, and so what they are off by, go with 1/bandwidth², in gradients too.
+            bandwidth = torch.as_tensor(number("bandwidth"))
+            return found._replace(size=found.size + 64 * (bandwidth.detach() / bandwidth).square().mean(-1))
         case "laplacian":
             return _sum(-((q - k) / number("bandwidth")).abs())
         case "boxcar":
