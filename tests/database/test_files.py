@@ -84,6 +84,18 @@ def test_a_small_arrow_file_does_not_take_gigabytes_without_a_word(tmp_path: Pat
         Database.from_table(path, key="a", value="a")
 
 
+def test_a_parquet_file_whose_schema_contradicts_what_it_says_of_columns_is_refused(tmp_path: Path) -> None:
+    """pyarrow's own look at such a column ends the process."""
+    path = tmp_path / "table.parquet"
+    parquet.write_table(arrow.table({"a": [1.0, 2.0], "b": [1.0, 2.0]}), path)
+    optional, required = b"\x25\x02\x18\x01a", b"\x25\x00\x18\x01a"
+    content = path.read_bytes()
+    assert content.count(optional) == 1
+    path.write_bytes(content.replace(optional, required))
+    with pytest.raises(TableError, match="table.parquet"):
+        Database.from_table(path, key="a", value="b")
+
+
 def test_a_small_parquet_file_does_not_take_gigabytes_without_a_word(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     parquet.write_table(arrow.table({"a": arrow.nulls(9 << 20, arrow.int64()).fill_null(1)}), path)
