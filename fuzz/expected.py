@@ -267,18 +267,24 @@ def _rounding(
     if not scores.requires_grad:
         return {name: 1e-7 * float(size.sum() + gradient.abs().sum()) for name in alphas_of(rule)}
     epsilon = torch.finfo(torch.float64 if case.dtype == torch.float64 else torch.float32).eps
-    signs = torch.randint(2, size.shape, generator=generator) * 2.0 - 1
     names = [name for name in leaves if name != "values"]
     sources = [leaves[name] for name in names]
     results = dict.fromkeys(names, 0.0)
-    for context in (nullcontext(), steep()):  # a slope that saturates is rounded relative to one that does not
-        with context:
-            noise = signs.double() * size * epsilon
+    signs = torch.randint(2, size.shape, generator=generator) * 2.0 - 1
+    # Random signs may cancel, where a number is shared: with one sign they cannot, and add up to √n times as much.
+    for sign in (signs, torch.ones_like(signs)):
+        noise = sign.double() * size * epsilon
+        sums = dict.fromkeys(names, 0.0)
+        for context in (nullcontext, steep):  # a slope that saturates is rounded relative to one that does not
             # Of a distance that was folded, the terms have gradients of their own, which cancel.
             for summed in (scores, scored.size) if scored.size.requires_grad else (scores,):
-                found = torch.autograd.grad(summed, sources, noise, allow_unused=True, retain_graph=True)
+                with context():
+                    found = torch.autograd.grad(summed, sources, noise, allow_unused=True, retain_graph=True)
                 for name, each in zip(names, found, strict=True):
-                    results[name] += float(each.abs().max()) if each is not None and each.numel() else 0.0
+                    if each is not None and each.numel():
+                        shared = 1.0 if sign is signs else max(float((size > 0).sum()) / each.numel(), 1.0)
+                        sums[name] += float(each.abs().max()) / shared**0.5
+        results = {name: max(results[name], sums[name]) for name in names}
     # A sink shares in every score's gradient. An alpha's is found here by differences, which keep ten digits or so.
     every = float(size.sum())
     results |= {name: epsilon * every for name in (rule.options.get("sink"),) if isinstance(name, str)}
