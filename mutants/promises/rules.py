@@ -115,6 +115,27 @@ RULES = (
         ),
     ),
     Mutant(
+        "equal keys are found in float64, where hashes hear the upper half alone",
+        "regard/engines/ties.py",
+        "(bits ^ (bits >> 32)) * factors",
+        "bits * factors",
+        ("tests/engines/test_ties.py -k equal_keys",),
+    ),
+    Mutant(
+        "a key of −0 equals one of 0",
+        "regard/engines/ties.py",
+        "return (keys + 0).contiguous()",
+        "return keys.contiguous()",
+        ("tests/engines/test_ties.py -k equal_keys",),
+    ),
+    Mutant(
+        "the second derivative of entmax from weights, where alpha and scores meet",
+        "regard/weights/entmax.py",
+        "((2 - order) * torch.where(inside, weights, 1).log()).exp()",
+        "torch.where(inside, weights, 1).pow(2 - order.detach())",
+        ("tests/weights/test_entmax_derivatives.py",),
+    ),
+    Mutant(
         "one-hot takes the lowest index among equals",
         "regard/weights/onehot.py",
         "best, place = scores.max(-1, keepdim=True)  # the first of equals",
