@@ -95,7 +95,7 @@ RULES = (
         "regard/weights/entmax.py",
         "(surprise - share * entropy) / (order - 1)",
         "(surprise + share * entropy) / (order - 1)",
-        (contract("ScaledDot", "learned"),),
+        ("tests/weights/test_entmax_derivatives.py",),
     ),
     Mutant(
         "entmax's threshold is solved to the end",
