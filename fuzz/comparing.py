@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fuzz.cases import Case
-from fuzz.expected import Expected, steepest
+from fuzz.expected import Expected, orders
 from fuzz.objects import Call
 
 MARGIN = 4
@@ -68,7 +68,7 @@ def is_convex(case: Case) -> bool:
 
 def blunt(case: Case) -> float:
     """How far from 1 weights of entmax may sum where alpha is above 2: a small one has no bounded slope."""
-    alpha = steepest(case)
+    alpha = max(orders(case), default=0.0)
     return float(torch.finfo(reading(case)).eps ** (1 / (alpha - 1))) if alpha > 2 else 0.0
 
 

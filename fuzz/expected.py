@@ -89,11 +89,12 @@ def expect(case: Case) -> Expected:
         )
     for name in alphas_of(case.rule):
         allowed[name] += 2 * _kink(case, inputs, gradient, name)
-    if steepest(case) > 2:  # a small weight of entmax has no bounded slope there
+    for alpha in orders(case):
         # The threshold, a number of about 1, is rounded: each weight is off by that times its slope.
-        slope = torch.where(weights == 0, 0, weights.clamp(min=1e-300).pow(2 - steepest(case)))
+        slope = torch.where(weights == 0, 0, weights.clamp(min=1e-300).pow(2 - alpha)) / (alpha - 1)
         pooled = slope @ torch.where(case.values.isfinite(), case.values, 0).double().abs()
         allowed["output"] += 4 * torch.finfo(torch.float64).eps * (float(pooled.max()) if pooled.numel() else 0.0)
+    if max(orders(case), default=0.0) > 2:  # a small weight of entmax has no bounded slope there
         allowed = {name: off if name == "output" else 10 * off for name, off in allowed.items()}
     if any(off > torch.finfo(case.dtype).max for off in allowed.values()):
         allowed = {name: off if name == "output" else float("inf") for name, off in allowed.items()}
@@ -123,11 +124,14 @@ def _differentiate(
     return results, weights.detach(), Scored(scored.scores.detach(), scored.size.detach(), scored.blocked)
 
 
-def steepest(case: Case) -> float:
-    """The largest alpha of entmax; 0 under other rules."""
+def orders(case: Case) -> list[float]:
+    """The alphas of entmax; none under other rules."""
     rule = case.rule.inside[0] if case.rule.kind == "top-k" else case.rule
-    alpha = rule.options.get("alpha", 0.0)
-    return float(torch.as_tensor(case.parameters[alpha] if isinstance(alpha, str) else alpha).max())
+    if "alpha" not in rule.options:
+        return []
+    alpha = rule.options["alpha"]
+    found = torch.as_tensor(case.parameters[alpha] if isinstance(alpha, str) else alpha)
+    return [float(each) for each in found.flatten()]
 
 
 def alphas_of(rule: Part) -> list[str]:
