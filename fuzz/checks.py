@@ -104,7 +104,7 @@ def reads_one_set_of_weights(case: Case) -> None:
         )
     if overflows(case, expected):
         return
-    same = slack * scale
+    same = slack * scale + blunt(case)
     chooser = case.random
     if n and m:
         top, left = chooser.randrange(n), chooser.randrange(m)

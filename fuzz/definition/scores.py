@@ -67,7 +67,9 @@ def scores_of(score: Part, parameters: Parameters, queries: Tensor, keys: Tensor
             inside, cap = scores_of(score.inside[0], parameters, queries, keys), options["cap"]
             scores = cap * Tanh.apply(inside.scores / cap)
             steepness = (1 - (scores.detach() / cap).square()).clamp(min=0)
-            return inside._replace(scores=scores, size=inside.size * steepness + scores.detach().abs())
+            size = inside.size * steepness + scores.detach().abs()
+            # What leaves float32 before it is capped is not saved by the cap: ∞ − ∞ may have been on the way.
+            return inside._replace(scores=scores, size=torch.where(inside.size > 1e37, inside.size, size))
         case "bias":
             bias = number("bias")
             blocked = bias == -torch.inf
