@@ -88,6 +88,7 @@ def test_a_file_is_loaded_as_it_was_saved_but_for_rounding(tmp_path) -> None:
         ({"settings": '{"hidden": 16}'}, "of another shape"),
         ({"settings": '{"hidden": 1000000}'}, "of another shape"),  # 60 TB, if it were built
         ({"settings": '{"hidden": 1e30}'}, "and its settings"),
+        ({"settings": '{"hidden": 8, "layers": 300}'}, "300 layers"),
         ({"settings": '{"hidden": 8, "layers": 1000000000}'}, "1000000000 layers"),
         ({"settings": '{"hidden": 8, "layers": "two"}'}, "'two' layers"),
         ({"settings": "[8]"}, "and its settings"),
