@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.results import write
 from regard import Database
-from regard.database.asking import Rows
+from regard.database.attending import Rows
 from regard.database.bandwidth import Widths
 
 LINES = """

@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.results import write
 from regard import Database, Gaussian
-from regard.database import asking
+from regard.database import attending as asking
 
 KEYS = ["gpa", "age", "major", "city"]
 

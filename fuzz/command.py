@@ -342,19 +342,19 @@ def survives_what_is_repeated(chooser: random.Random, folder: Path) -> None:
 
 def reads_a_damaged_kernel(chooser: random.Random, folder: Path) -> None:
     """Machine code on disk is read whole or not at all, whatever is where it should be."""
-    from regard.engines.cpu import store
+    from regard.engines.cpu.runtime import machine_code
 
     before = os.environ.get("NUMBA_CACHE_DIR")
     odd = [each for each in ODD if "\0" not in each and "\ud800" not in each]
     content = chooser.randbytes(chooser.choice((1, 31, 32, 33, 4000)))
     try:
         os.environ["NUMBA_CACHE_DIR"] = chooser.choice(odd) if chooser.random() < 0.2 else str(folder)
-        store.folders.cache_clear()
-        if store.folders()[-1].parent != folder:
+        machine_code.folders.cache_clear()
+        if machine_code.folders()[-1].parent != folder:
             return
-        store.write("kernel", content)
-        (path,) = store.folders()[-1].iterdir()
-        if store.read("kernel") != content:
+        machine_code.write("kernel", content)
+        (path,) = machine_code.folders()[-1].iterdir()
+        if machine_code.read("kernel") != content:
             raise Broken("what was kept is not there")
         damaged, what = damage(path.read_bytes(), chooser)
         path.unlink()
@@ -362,16 +362,16 @@ def reads_a_damaged_kernel(chooser: random.Random, folder: Path) -> None:
             path.mkdir()
         else:
             path.write_bytes(damaged)
-        if store.read("kernel") not in (None, content):
+        if machine_code.read("kernel") not in (None, content):
             raise Broken(f"machine code with {what} would be run")
-        store.write("kernel", content)
-        if path.is_file() and store.read("kernel") != content:
+        machine_code.write("kernel", content)
+        if path.is_file() and machine_code.read("kernel") != content:
             raise Broken(f"machine code with {what} is not made again")
     finally:
         os.environ.pop("NUMBA_CACHE_DIR")
         if before is not None:
             os.environ["NUMBA_CACHE_DIR"] = before
-        store.folders.cache_clear()
+        machine_code.folders.cache_clear()
 
 
 def _in_words(error: Exception) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fuzz.parts import Part
 from regard import RandomKeys
-from regard.positions import Grid
+from regard.grid import Grid
 
 KINDS = (
     *("causal", "causal", "window", "strided", "not self", "global keys", "allowed", "block layout", "selected"),

@@ -57,7 +57,7 @@ _HOMES = {
     "Triangular": "scores",
     "Uniform": "weights",
     "Weights": "weights",
-    "WeightsView": "view",
+    "WeightsView": "view.weights_view",
     "Where": "masks",
     "Window": "masks",
     "attend": "attention",

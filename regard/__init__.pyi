@@ -107,7 +107,7 @@ from regard.scores import (
 from regard.scores import (
     Triangular as Triangular,
 )
-from regard.view import WeightsView as WeightsView
+from regard.view.weights_view import WeightsView as WeightsView
 from regard.weights import (
     Conic as Conic,
 )

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from regard.checks import refuse_jit_trace
 from regard.engines import Engine
-from regard.engines.plain import pool_plainly
+from regard.engines.sdpa.shortcut import pool_plainly
 from regard.masks import Mask
+from regard.modes import is_tracing
 from regard.partials import Partial, start_partial
 from regard.planner import Plan, choose, explain
 from regard.problem import draw_seed, make_problem
 from regard.scores import ScaledDot, Score
 from regard.traced import attend_traced
-from regard.tracing import is_tracing
-from regard.view import WeightsView
+from regard.validation import refuse_jit_trace
+from regard.view.weights_view import WeightsView
 from regard.weights import Softmax, Weights
 
 _SCALED_DOT = ScaledDot()

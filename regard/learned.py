@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from regard.errors import OptionError
-from regard.tracing import is_hidden
+from regard.modes import is_hidden
 
 
 def keep(owner: nn.Module, name: str, value: float | Tensor | None) -> None:

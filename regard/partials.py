@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.engines.gradients import attach
-from regard.engines.sums import Pooled, Sums
+from regard.engines.state import Pooled, Sums
+from regard.engines.tile_stream import Stream
 from regard.engines.tiled import is_out_of_range, pool_stream, sum_stream
-from regard.engines.tiles import Stream
 from regard.errors import EngineRefusal, OptionError, ShapeError
+from regard.modes import is_hidden
 from regard.problem import AttentionProblem
 from regard.scores import Score
 from regard.scores.bias import POSITIONAL
-from regard.scores.capture import capturing
-from regard.tracing import is_hidden
+from regard.scores.closures import capturing
 from regard.weights import OnePass, Weights
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from regard.engines import ENGINES, Engine, Tiled
 from regard.engines.costs import Work, work_of
 from regard.engines.cpu import is_worthwhile, why_plain
-from regard.engines.cpu.vocabulary import unsupported
+from regard.engines.kernels.support import unsupported
 from regard.errors import EngineRefusal, OptionError
 from regard.problem import AttentionProblem
 

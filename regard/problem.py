@@ -9,7 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.checks import (
+from regard.errors import OptionError, ScoreError, ShapeError
+from regard.grid import Grid, check_offset
+from regard.masks import Cover, Mask
+from regard.modes import is_capturing, is_tracing, kept
+from regard.scores import Score
+from regard.scores.bias import POSITIONAL
+from regard.scores.form import Form
+from regard.scores.score import scaled_by
+from regard.scores.unscored import without_scores
+from regard.tensors import Span, broadcast_shapes, broken_vectors, is_finite, positions_of, take, without_autocast
+from regard.validation import (
     autocast_dtype_of,
     check_devices,
     check_dropout,
@@ -17,16 +27,6 @@ from regard.checks import (
     check_kinds,
     check_shapes,
 )
-from regard.errors import OptionError, ScoreError, ShapeError
-from regard.masks import Cover, Mask
-from regard.positions import Grid, check_offset
-from regard.scores import Score
-from regard.scores.base import scaled_by
-from regard.scores.bias import POSITIONAL
-from regard.scores.form import Form
-from regard.scores.unscored import without_scores
-from regard.tensors import Span, broadcast_shapes, broken_vectors, is_finite, positions_of, take, without_autocast
-from regard.tracing import is_capturing, is_tracing, kept
 from regard.weights import Weights
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from regard.tracing import is_capturing, is_tracing
+from regard.modes import is_capturing, is_tracing
 
 Span: TypeAlias = range | Tensor
 """Some rows or columns: a range (a slice, no copy) or a tensor of indices (a gather)."""

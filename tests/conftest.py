@@ -36,7 +36,7 @@ def kernels_are_waited_for() -> Iterator[None]:
     if unusable() is not None:
         yield
         return
-    from regard.engines.cpu import warming
+    from regard.engines.cpu.runtime import background_compilation as warming
 
     def compile_now(names: Collection[str]) -> bool:
         for name in names:

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from regard import Allowed, attend, weigh
-from regard.engines.sdpa import _as_kernel_mask
+from regard.engines.sdpa.sdpa_engine import _as_kernel_mask
 from regard.errors import OptionError
+from regard.modes import is_capturing
 from regard.problem import make_problem
 from regard.scores import ScaledDot
 from regard.tensors import is_finite
-from regard.tracing import is_capturing
 from regard.weights import Softmax
 
 

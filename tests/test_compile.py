@@ -47,7 +47,7 @@ from regard import (
 )
 from regard.engines import Tiled
 from regard.errors import EngineRefusal, OptionError, ScoreError
-from regard.traced import lanes
+from regard.traced import routes as lanes
 
 HEADS, N_QUERIES, N_KEYS, DIM = 3, 13, 19, 4
 

@@ -31,8 +31,10 @@ def test_every_named_test_is_a_file_or_folder():
 
 
 def test_tests_with_a_name_like_the_file_come_first_and_then_the_quickest():
-    reached = Map({"regard/view.py": {3: ["tests/b.py::slow", "tests/a.py::quick"], 4: ["tests/test_view.py::own"]}})
-    reached.seconds.update({"tests/b.py::slow": 9.0, "tests/a.py::quick": 0.1, "tests/test_view.py::own": 5.0})
-    order = reached.reaching("regard/view.py", range(3, 5))
-    assert order == ["tests/test_view.py::own", "tests/a.py::quick", "tests/b.py::slow"]
+    reached = Map(
+        {"regard/partials.py": {3: ["tests/b.py::slow", "tests/a.py::quick"], 4: ["tests/test_partials.py::own"]}}
+    )
+    reached.seconds.update({"tests/b.py::slow": 9.0, "tests/a.py::quick": 0.1, "tests/test_partials.py::own": 5.0})
+    order = reached.reaching("regard/partials.py", range(3, 5))
+    assert order == ["tests/test_partials.py::own", "tests/a.py::quick", "tests/b.py::slow"]
     assert reached.reaching(Path("regard/other.py").as_posix(), range(3, 5)) == []

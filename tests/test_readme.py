@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.testing.table import with_tables
+from regard.testing.support_table import with_tables
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -39,7 +39,7 @@ def test_every_command_prints_what_is_shown(arguments, shown):
 
 
 def test_the_tables_are_those_of_the_code():
-    assert with_tables(README) == README, "run: python -m regard.testing.table"
+    assert with_tables(README) == README, "run: python -m regard.testing.support_table"
 
 
 def test_every_link_leads_somewhere():

@@ -113,3 +113,13 @@ def test_no_tracked_file_names_a_package_index() -> None:
     pattern = re.compile("(extra-)?index" + r"-url|find" + r"-links|--trusted" + "-host", re.IGNORECASE)
     texts = {path: path.read_text(encoding="utf-8", errors="replace") for path in tracked_files()}
     assert [path.name for path, text in texts.items() if pattern.search(text) and path != Path(__file__)] == []
+
+
+def test_files_that_prose_names_are_there() -> None:
+    tracked = tracked_files()
+    names = {path.name for path in tracked}
+    for path in tracked:
+        if path.suffix not in (".py", ".md") or "tests" in path.parts:
+            continue
+        for mention in re.findall(r"`(?:[\w./-]*/)?([\w-]+\.py)`", path.read_text()):
+            assert mention in names, f"{path.relative_to(ROOT)} names {mention}"

@@ -25,7 +25,7 @@ from keeping import say
 from torch import Tensor
 
 from regard.nn import Writer
-from regard.nn.writer import State
+from regard.nn.decoding_step import State
 from regard.text import Pronouncer
 from regard.text.spelling import phoneme_names
 

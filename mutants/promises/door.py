@@ -8,21 +8,21 @@ from mutants.promises.tests import contract
 DOOR = (
     Mutant(
         "dtypes that differ are refused",
-        "regard/checks.py",
+        "regard/validation.py",
         "if not queries.dtype == keys.dtype == values.dtype:",
         "if False:",
         ("tests/test_problem.py -k wrong",),
     ),
     Mutant(
         "every key must have its value",
-        "regard/checks.py",
+        "regard/validation.py",
         "if keys.shape[-2] != values.shape[-2]:",
         "if False:",
         ("tests/test_problem.py -k wrong or door",),
     ),
     Mutant(
         "dropout outside its range is refused",
-        "regard/checks.py",
+        "regard/validation.py",
         "not isinstance(dropout, int | float) or not 0 <= dropout < 1",
         "not isinstance(dropout, int | float) or not 0 <= dropout <= 1",
         ("tests/engines/test_dropout.py -k outside",),

@@ -80,14 +80,14 @@ HOUSE = (
         "regard/database/pairs.py",
         "return (~missing).nonzero().flatten()",
         "return torch.arange(len(missing))",
-        ("tests/database/test_database.py tests/database/test_asking.py",),
+        ("tests/database/test_database.py tests/database/test_attending.py",),
     ),
     Mutant(
         "NaN in a column counts as missing",
-        "regard/database/entries.py",
+        "regard/database/python_values.py",
         "return isinstance(entry, float) and entry != entry",
         "return False",
-        ("tests/database/test_lookup.py tests/database/test_inference.py tests/database/test_database.py",),
+        ("tests/database/test_lookup.py tests/database/test_python_columns.py tests/database/test_database.py",),
     ),
     Mutant(
         "names on a terminal have no control characters",
@@ -133,10 +133,10 @@ HOUSE = (
     ),
     Mutant(
         "a small file does not unpack to gigabytes",
-        "regard/database/contents.py",
+        "regard/database/text_bytes.py",
         "                if size > most:",
         "                if False:",
-        ("tests/database/test_contents.py",),
+        ("tests/database/test_text_bytes.py",),
     ),
     Mutant(
         "what an Arrow file repeats counts as often as it stands in a row",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mutants.hunt import Mutant
 from mutants.promises.tests import by_tiles
 
-ROWS = "regard/engines/cpu/rows.py"
-WORDS = "regard/engines/cpu/vocabulary.py"
+ROWS = "regard/engines/cpu/kernels/row_steps.py"
+WORDS = "regard/engines/kernels/support.py"
 
 
 def word(name: str) -> Mutant:
@@ -16,7 +16,7 @@ def word(name: str) -> Mutant:
         WORDS,
         f"    steps.{name},\n",
         "",
-        ("tests/engines/cpu/test_vocabulary.py",),
+        ("tests/engines/cpu/test_support.py",),
     )
 
 
@@ -27,7 +27,7 @@ def rule(name: str, code: str) -> Mutant:
         WORDS,
         f"    {name}: codes.{code},\n",
         "",
-        ("tests/engines/cpu/test_vocabulary.py",),
+        ("tests/engines/cpu/test_support.py",),
     )
 
 
@@ -55,7 +55,7 @@ KERNELS = (
     ),
     Mutant(
         "kernels exclude a pair of −inf again after later steps",
-        "regard/engines/cpu/programs.py",
+        "regard/engines/cpu/program.py",
         "return (*found, *again)",
         "return tuple(found)",
         ("tests/properties/test_not_allowed.py",),
@@ -118,14 +118,14 @@ KERNELS = (
     ),
     Mutant(
         "the form square of kernels, backward",
-        "regard/engines/cpu/channel_loops.py",
+        "regard/engines/cpu/kernels/channel_loops.py",
         "return np.float32(2.0) * (left - right)",
         "return (left - right)",
         (by_tiles("Epanechnikov", "Conic"),),
     ),
     Mutant(
         "the form absolute of kernels, backward at 0",
-        "regard/engines/cpu/channel_loops.py",
+        "regard/engines/cpu/kernels/channel_loops.py",
         "return np.float32(1.0) if left > right else (np.float32(-1.0) if left < right else np.float32(0.0))",
         "return np.float32(1.0) if left >= right else np.float32(-1.0)",
         (
@@ -135,14 +135,14 @@ KERNELS = (
     ),
     Mutant(
         "entmax in kernels keeps its threshold in two parts",
-        "regard/engines/cpu/thresholds.py",
+        "regard/engines/cpu/kernels/entmax_thresholds.py",
         "return (score - high) - low",
         "return score - high",
-        ("tests/engines/cpu/test_thresholds.py",),
+        ("tests/engines/cpu/test_entmax_thresholds.py",),
     ),
     Mutant(
         "kernels for large gates",
-        "regard/engines/cpu/programs.py",
+        "regard/engines/cpu/program.py",
         "near = near or float(by_row.abs().amax()) < GATE_LIMIT > float(by_column.abs().amax())",
         "near = True",
         ("tests/scores -k gate", "tests/engines/cpu", "tests/properties/test_extremes.py"),
@@ -152,41 +152,41 @@ KERNELS = (
         WORDS,
         "if step.bias.requires_grad:",
         "if False:",
-        ("tests/engines/cpu/test_vocabulary.py -k with_a_reason",),
+        ("tests/engines/cpu/test_support.py -k with_a_reason",),
     ),
     Mutant(
         "kernels leave float64 to plain torch",
         WORDS,
         "if problem.compute_dtype != torch.float32:",
         "if False:",
-        ("tests/engines/cpu/test_vocabulary.py -k with_a_reason",),
+        ("tests/engines/cpu/test_support.py -k with_a_reason",),
     ),
     Mutant(
         "machine code on disk is named after all sources",
-        "regard/engines/cpu/store.py",
-        'if _IMPORT in source or path.stem in ("jit", "codes", "signatures"):',
-        'if path.stem == "jit":',
+        "regard/engines/cpu/runtime/machine_code.py",
+        'for path in [*sorted((engines / "cpu/kernels").glob("*.py")), *shared]:',
+        "for path in shared:",
         ("tests/engines/cpu/test_faults.py -k another_source",),
     ),
     Mutant(
         "damaged machine code is not run",
-        "regard/engines/cpu/store.py",
+        "regard/engines/cpu/runtime/machine_code.py",
         "if content and hashlib.sha256(content).digest() == digest:",
         "if content:",
-        ("tests/engines/cpu/test_warming.py",),
+        ("tests/engines/cpu/test_background_compilation.py",),
     ),
     Mutant(
         "kernels that are asked for refuse what they do not support",
         "regard/engines/tiled.py",
         "elif self.kernels is True and (reason := why_plain(problem, kernels=True)) and not is_empty(problem):",
         "elif False and (reason := why_plain(problem, kernels=True)) and not is_empty(problem):",
-        ("tests/engines/cpu/test_warming.py",),
+        ("tests/engines/cpu/test_background_compilation.py",),
     ),
     Mutant(
         "one process compiles at a time",
-        "regard/engines/cpu/warming.py",
+        "regard/engines/cpu/runtime/background_compilation.py",
         "if not _state.runs and _state.starts < MOST_STARTS and not _others_compile():",
         "if True:",
-        ("tests/engines/cpu/test_warming.py",),
+        ("tests/engines/cpu/test_background_compilation.py",),
     ),
 )

@@ -21,17 +21,17 @@ MASKS = (
     ),
     Mutant(
         "align='end' puts the last query on the last key",
-        "regard/positions.py",
+        "regard/grid.py",
         "return grid.n_keys - grid.n_queries",
         "return grid.n_queries - grid.n_keys",
-        ("tests/test_positions.py", "tests/masks/test_causal.py"),
+        ("tests/test_grid.py", "tests/masks/test_causal.py"),
     ),
     Mutant(
         "a position must be told where numbers differ",
-        "regard/positions.py",
+        "regard/grid.py",
         "if grid.n_queries != grid.n_keys:",
         "if False:",
-        ("tests/test_positions.py", "tests/masks/test_causal.py"),
+        ("tests/test_grid.py", "tests/masks/test_causal.py"),
     ),
     Mutant(
         "the cover of Strided",
@@ -112,9 +112,9 @@ MASKS = (
     ),
     Mutant(
         "the cover of a and b",
-        "regard/masks/combine.py",
+        "regard/masks/boolean.py",
         "settles, agrees = Cover.NONE, Cover.ALL",
         "settles, agrees = Cover.ALL, Cover.NONE",
-        ("tests/masks/test_combine.py",),
+        ("tests/masks/test_boolean.py",),
     ),
 )

@@ -84,9 +84,9 @@ SCORES = (
     ),
     Mutant(
         "a sum of log-kernels is one",
-        "regard/scores/combine.py",
+        "regard/scores/composed.py",
         "self.is_log_kernel = all(score.is_log_kernel for score in flat)",
         "self.is_log_kernel = any(score.is_log_kernel for score in flat)",
-        ("tests/scores/test_combine.py",),
+        ("tests/scores/test_composed.py",),
     ),
 )

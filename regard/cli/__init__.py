@@ -15,9 +15,9 @@ import typer.core
 
 from regard import __version__
 from regard.cli import ask, doctor, pronounce, see, tour, warm_up
-from regard.cli.arguments import CommandWithNumbers
 from regard.cli.console import ends_with_its_reader, print_error, usable_width
-from regard.cli.options import in_options
+from regard.cli.negative_numbers import CommandWithNumbers
+from regard.cli.option_errors import in_options
 from regard.errors import RegardError
 from regard.printable import on_one_line
 from regard.progress import shown

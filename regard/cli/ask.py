@@ -12,8 +12,8 @@ import typer
 from rich.markup import escape
 
 from regard.cli.console import log, out, print_json, write
-from regard.cli.named import RULES, SCORES, named_rule, named_score
-from regard.cli.options import in_options
+from regard.cli.names_of_choices import RULES, SCORES, named_rule, named_score
+from regard.cli.option_errors import in_options
 from regard.cli.standard_input import Line, standard_input
 from regard.errors import RegardError
 
@@ -82,7 +82,7 @@ def ask(
     with log.status(escape(f"reading {table.name}")):
         from regard.database import Answers, Database
         from regard.database.queries import says_nothing
-        from regard.database.texts import delimiters_of
+        from regard.database.text_queries import delimiters_of
 
         database = Database.from_table(table, key=key, value=value, index=index)
     delimiters = delimiters_of(database._pairs.keys)

@@ -10,10 +10,10 @@ import typer
 
 from regard.cli.console import log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
-from regard.cli.seen import Seen, choose
+from regard.cli.sentence_picture import Seen, choose
 from regard.cli.standard_input import standard_text
 from regard.errors import OptionError
-from regard.plots.reading import shown
+from regard.plots.bounded import shown
 
 if TYPE_CHECKING:
     from regard.text import Look

@@ -31,12 +31,15 @@ def warm_up(
     reason = unusable()
     if reason is not None:
         raise OptionError(f"There are no kernels to compile here: {reason}.")
-    from regard.engines.cpu import store, warming
+    from regard.engines.cpu.runtime import background_compilation as warming
+    from regard.engines.cpu.runtime import machine_code
 
     n_kernels, n_missing = len(warming.kernels()), len(warming.missing_kernels())
-    folder = store.writable()
+    folder = machine_code.writable()
     if not n_missing:
-        out.print(f"all {n_kernels} kernels are compiled, in {store.folders()[-1]}", markup=False, soft_wrap=True)
+        out.print(
+            f"all {n_kernels} kernels are compiled, in {machine_code.folders()[-1]}", markup=False, soft_wrap=True
+        )
         return
     if folder is None:
         raise OptionError("Kernels must be kept somewhere: no folder can be written. Set NUMBA_CACHE_DIR to one.")

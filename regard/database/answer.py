@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from regard.database.entries import is_missing, plain
+from regard.database.python_values import is_missing, plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.database.descent import begun, descended
+from regard.database.bfgs import begun, descended
 from regard.database.leave_one_out import LeaveOneOut, Places
 from regard.engines.torch_internals import use_one_core
 from regard.scores import Equal, Gaussian, Score

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from regard.database.entries import DAY, EPOCH, Entries, days_of, hashable, hours_of, is_missing, plain
+from regard.database.python_values import DAY, EPOCH, Entries, days_of, hashable, hours_of, is_missing, plain
 from regard.errors import OptionError
 
 DATE = re.compile(r"(\d{1,2}|\d{4})[/.-](\d{1,2})[/.-](\d{1,2}|\d{4})(?:[ T](\d{1,2})(:\d\d(?::\d\d)?))?")

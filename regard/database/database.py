@@ -9,19 +9,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from regard.database.answer import Answer, Answers
-from regard.database.asking import Asker
+from regard.database.attending import Asker
 from regard.database.columns import names
-from regard.database.entries import Entries
-from regard.database.inference import check_aligned, columns_from, listed_entries
 from regard.database.lookup import KeyIndex
-from regard.database.meaning import TextEncoder, as_given, by_meaning, default_scores
 from regard.database.messages import missing_key, missing_query
 from regard.database.pairs import Pairs
+from regard.database.python_columns import check_aligned, columns_from, listed_entries
+from regard.database.python_values import Entries
 from regard.database.queries import read_queries, says_nothing
 from regard.database.render import Report, as_html, as_rich, as_text, pairs_report
 from regard.database.similarity import ScoreLike, check_options, merged
 from regard.database.tables import Name, Names, read_table
-from regard.database.texts import read_text
+from regard.database.text_keys import TextEncoder, as_given, by_meaning, default_scores
+from regard.database.text_queries import read_text
 from regard.weights import Weights
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from regard.database.contents import COMPRESSED, check_size
+from regard.database.arrow_buffers import expanded_size
 from regard.database.delimited import check_columns, read_csv
-from regard.database.ipc import expanded_size
+from regard.database.expanded_size import column_size
 from regard.database.parquet import read_parquet
 from regard.database.spelling import closest
-from regard.database.written_out import column_size
+from regard.database.text_bytes import COMPRESSED, check_size
 from regard.errors import MissingDependency, TableError
 
 CSV = {".csv": ",", ".tsv": "\t", ".txt": "\t"}

@@ -129,7 +129,7 @@ class LeaveOneOut:
 
     def _compiled(self, factors: Tensor, start: int, stop: int, *, gradient: bool) -> tuple[Tensor, Tensor]:
         """As `_block`, by a compiled loop, which has the gradient anyway."""
-        from regard.engines.cpu.table_rows import hidden_rows
+        from regard.engines.cpu.kernels.table_rows import hidden_rows
 
         columns, targets = (each.numpy() for each in self._lists)
         n_columns, n_targets = len(columns), len(targets)

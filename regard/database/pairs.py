@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.database.answer import Labels
 from regard.database.columns import Column, IdColumn, OtherColumn, as_key, names
-from regard.database.entries import Entries
+from regard.database.python_values import Entries
 from regard.errors import OptionError, ShapeError
 
 

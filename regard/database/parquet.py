@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.database.contents import SMALL_NUMBERS, allowed, check_size
 from regard.database.delimited import check_columns
-from regard.database.written_out import NUMBER, ROW, column_size
+from regard.database.expanded_size import NUMBER, ROW, column_size
+from regard.database.text_bytes import SMALL_NUMBERS, allowed, check_size
 
 MOST_ROWS = 1 << 20
 

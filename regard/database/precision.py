@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.engines.cpu import unusable, workers
+from regard.engines.cpu import unusable
+from regard.engines.cpu.runtime import thread_pool
 from regard.scores import Equal, Gaussian, OnColumns, Scaled, Score, Sum
 from regard.weights import Softmax, Weights
 
@@ -109,7 +110,7 @@ class Narrow:
 
     def pooled(self, queries: Tensor, factors: Factors, values: Tensor) -> Tensor:
         """Σ w, Σ w² and Σ w·v of each query, up to a factor and its square: `(n_queries, 2 + n_values)`, float64."""
-        from regard.engines.cpu.table_rows import pooled_rows
+        from regard.engines.cpu.kernels.table_rows import pooled_rows
 
         quantities = factors.distances.nonzero().flatten().tolist()
         categories = factors.matches.nonzero().flatten().tolist()
@@ -125,7 +126,7 @@ class Narrow:
                 columns.numpy(), len(quantities), values.numpy(), asked[part].numpy(), each.numpy(), sums[part].numpy()
             )
 
-        workers.run([lambda start=start: task(start) for start in range(0, len(queries), TOGETHER)])  # type: ignore[misc]
+        thread_pool.run([lambda start=start: task(start) for start in range(0, len(queries), TOGETHER)])  # type: ignore[misc]
         return sums
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from regard.database.columns import CategoryColumn, Column, NumberColumn, VectorColumn, names
-from regard.database.encoding import UNKNOWN
-from regard.database.entries import is_missing, plain
+from regard.database.key_matrix import UNKNOWN
+from regard.database.python_values import is_missing, plain
 from regard.database.spelling import check_names
 from regard.errors import OptionError, ShapeError
 
@@ -26,7 +26,7 @@ def read_queries(query: Any, columns: Sequence[Column]) -> tuple[list[Query], bo
     With several, a tuple or a dict is one query, and a list of them, a dict of lists or a matrix is many.
 
     Example:
-        >>> from regard.database.inference import columns_from
+        >>> from regard.database.python_columns import columns_from
         >>> columns = columns_from({"gpa": [3.5], "major": ["physics"]}, "key")
         >>> read_queries({"gpa": [3.4, 3.6], "major": ["physics", "law"]}, columns)
         ([(3.4, 'physics'), (3.6, 'law')], True)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from regard.database.layout import cell_width, fitted, padded, wrapped
-from regard.drawing import bar
 from regard.printable import on_one_line
+from regard.view.drawing import bar
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType

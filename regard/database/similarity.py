@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from regard.database.bandwidth import Choice, Widths, mixed_score
 from regard.database.columns import Column, Quantity, names
-from regard.database.encoding import Encoding
-from regard.database.parts import (
+from regard.database.combining import (
     TOO_FAR,
     Part,
     Similarity,
@@ -21,6 +20,7 @@ from regard.database.parts import (
     soft_equality,
     words,
 )
+from regard.database.key_matrix import Encoding
 from regard.database.spelling import check_names
 from regard.errors import OptionError
 from regard.scores import Custom, Equal, Gaussian, OnColumns, Scaled, Score, SoftCap, Sum, WithBias

@@ -12,10 +12,10 @@ from typing import Any
 
 from regard.database.cells import WRITING
 from regard.database.columns import Column
-from regard.database.entries import Entries
 from regard.database.files import needs_pyarrow, read_file
-from regard.database.inference import column_from
 from regard.database.pairs import Pairs
+from regard.database.python_columns import column_from
+from regard.database.python_values import Entries
 from regard.database.spelling import check_names
 from regard.errors import ShapeError, TableError
 
@@ -97,7 +97,7 @@ def _columns_of(source: Any, wanted: list[str]) -> tuple[dict[str, Column], Entr
 
 
 def _arrow_column(table: Any, name: str) -> Column:
-    from regard.database.arrow import arrow_column
+    from regard.database.arrow_columns import arrow_column
 
     column = arrow_column(name, table.column(name))
     column.writing = ((table.schema.field(name).metadata or {}).get(WRITING) or b"").decode(errors="replace")
@@ -105,7 +105,7 @@ def _arrow_column(table: Any, name: str) -> Column:
 
 
 def _pandas_columns(frame: Any, wanted: list[str]) -> tuple[dict[str, Column], Entries | None, str]:
-    from regard.database.arrow import arrow_column
+    from regard.database.arrow_columns import arrow_column
 
     arrow = needs_pyarrow("reading a pandas frame")
     by_name = {str(name): name for name in frame.columns}

@@ -2,9 +2,9 @@
 
 from types import MappingProxyType
 
-from regard.engines.base import Engine
+from regard.engines.engine import Engine
 from regard.engines.reference import Reference
-from regard.engines.sdpa import Sdpa
+from regard.engines.sdpa.sdpa_engine import Sdpa
 from regard.engines.tiled import Tiled
 
 ENGINES = MappingProxyType({engine.name: engine for engine in (Sdpa(), Tiled(), Reference())})

@@ -134,7 +134,7 @@ def kernel_seconds(work: Work) -> float:
     row = (300 if work.training else 200) + (300 if work.training else 3) * max(work.n_keys / 512, 1)
     pairs = per_pair + (backward if work.training else 0.0)
     seconds = work.entries * work.n_queries * work.live * (work.n_keys * pairs + row) * NANO
-    # Short work stays with one thread (`engines/cpu/workers.py`).
+    # Short work stays with one thread (`engines/cpu/runtime/thread_pool.py`).
     shared = seconds > 4e-3 and seconds > 1.5e-4 * work.entries
     entry = 250.0 if work.training else 74.0
     if work.rule == "sums" and not work.n_steps and work.width == 1 and not work.masked:

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from regard.positions import Grid
+from regard.grid import Grid
 from regard.tensors import Span, positions_of
 
 _LOW_32_BITS = 0xFFFFFFFF

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from regard.engines.second import gradients_over_strips
-from regard.engines.tiles import Stream, Tile
+from regard.engines.second_derivatives import gradients_over_strips
+from regard.engines.tile_stream import Stream, Tile
 from regard.errors import EngineRefusal
-from regard.scores.capture import substituting
+from regard.scores.closures import substituting
 from regard.scores.form import Form
 from regard.tensors import product
 from regard.weights import Statistics, Weights
 
 if TYPE_CHECKING:
-    from regard.engines.sums import Pooled
+    from regard.engines.state import Pooled
 
 
 def attach(stream: Stream, pooled: Pooled, captured: tuple[Tensor, ...], *, whole: bool = True) -> Tensor:

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.engines.base import Engine
 from regard.engines.costs import Work, dense_seconds
 from regard.engines.dropout import keep_factors
-from regard.engines.products import pool
+from regard.engines.engine import Engine
+from regard.engines.nan_safe import pool
 from regard.engines.ties import twins_of, with_ties_settled
+from regard.modes import is_tracing, is_transforming
 from regard.problem import AttentionProblem
 from regard.tensors import Span, without_autocast
-from regard.tracing import is_tracing, is_transforming
 
 
 def define(problem: AttentionProblem, rows: Span | None = None) -> Tensor:

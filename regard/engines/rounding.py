@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.modes import is_capturing, is_tracing
 from regard.problem import AttentionProblem
 from regard.scores import steps
 from regard.scores.form import ChannelForm, DotForm, Form, Step, SumForm
-from regard.tracing import is_capturing, is_tracing
 from regard.weights import Conic, Entmax, Proportional, Raw, Softmax, Statistics, TopK, Uniform, Weights
 
 # How large the terms of a score may be. Two roundings of it are then apart by a few parts in 10⁴ in float32, in 10¹³ in

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from regard.modes import is_capturing, is_hidden
 from regard.problem import AttentionProblem
 from regard.scores import ChannelForm, DotForm, Form, SumForm, steps
 from regard.tensors import broadcast_shapes
-from regard.tracing import is_capturing, is_hidden
 from regard.weights.topk import best_k
 
 # How many units in the last place of what was summed up a score may be off by rounding.

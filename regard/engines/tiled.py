@@ -11,21 +11,21 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.engines.base import Engine
 from regard.engines.costs import Work, kernel_seconds, plain_tile_seconds
 from regard.engines.cpu import may_compile, why_plain
 from regard.engines.cpu.footprint import kernel_bytes
-from regard.engines.cpu.vocabulary import is_empty
+from regard.engines.engine import Engine
 from regard.engines.gradients import attach
-from regard.engines.nonfinite import pool_nonfinite
+from regard.engines.kernels.support import is_empty
+from regard.engines.nonfinite.pooling import pool_nonfinite
 from regard.engines.rounding import rounds_apart
+from regard.engines.state import Pooled, Sums
 from regard.engines.strips import pool_by_strips
-from regard.engines.sums import Pooled, Sums
-from regard.engines.tiles import TILE_ELEMENTS, Stream
+from regard.engines.tile_stream import TILE_ELEMENTS, Stream
+from regard.modes import is_capturing, is_tracing
 from regard.problem import AttentionProblem
-from regard.scores.capture import capturing
+from regard.scores.closures import capturing
 from regard.tensors import is_finite
-from regard.tracing import is_capturing, is_tracing
 from regard.weights import OnePass, Weights
 from regard.weights.onepass import shift
 

@@ -1,12 +1,12 @@
 """Which keys may a query look at? Masks combine with `&`, `|` and `~`."""
 
 from regard.masks.allowed import Allowed
-from regard.masks.base import Cover, Mask
 from regard.masks.block_layout import BlockLayout
+from regard.masks.boolean import And, Not, Or
 from regard.masks.causal import Causal
-from regard.masks.combine import And, Not, Or
 from regard.masks.global_keys import GlobalKeys
 from regard.masks.key_mask import KeyMask
+from regard.masks.mask import Cover, Mask
 from regard.masks.not_self import NotSelf
 from regard.masks.padding import Padding
 from regard.masks.per_head import PerHead

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.masks.axes import Axes
-from regard.masks.base import Cover, Mask
-from regard.masks.checks import bool_tensor, check_broadcasts, described
-from regard.masks.index import as_slice, pick
+from regard.grid import Grid
+from regard.masks.batch_axes import Axes
+from regard.masks.index_arithmetic import as_slice, pick
+from regard.masks.mask import Cover, Mask
+from regard.masks.mask_checks import bool_tensor, check_broadcasts, described
 from regard.masks.ranges import marked
-from regard.positions import Grid
 from regard.tensors import stretches
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.masks.base import Cover
-from regard.masks.index import positions
+from regard.grid import Align, Grid
+from regard.masks.index_arithmetic import positions
+from regard.masks.mask import Cover
 from regard.masks.positional import Positional
 from regard.masks.ranges import joined
-from regard.positions import Align, Grid
 
 _FAR = 1 << 61  # Further than any key; the sum of two fits an int64.
 

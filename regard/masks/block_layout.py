@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.masks.axes import Axes
-from regard.masks.base import Cover, Mask
-from regard.masks.checks import bool_tensor, check_broadcasts, described, whole_number
-from regard.masks.index import pack, pick, positions
+from regard.grid import Grid
+from regard.masks.batch_axes import Axes
+from regard.masks.index_arithmetic import pack, pick, positions
+from regard.masks.mask import Cover, Mask
+from regard.masks.mask_checks import bool_tensor, check_broadcasts, described, whole_number
 from regard.masks.ranges import marked
-from regard.positions import Grid
 
 
 class BlockLayout(Mask):

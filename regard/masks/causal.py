@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from regard.grid import Align
 from regard.masks.band import Band
-from regard.positions import Align
 
 
 class Causal(Band):

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from regard.errors import OptionError, ShapeError
-from regard.masks.base import Cover, Mask
-from regard.masks.checks import integer, whole_tensor
+from regard.grid import Grid
+from regard.masks.mask import Cover, Mask
+from regard.masks.mask_checks import integer, whole_tensor
 from regard.masks.ranges import joined
-from regard.positions import Grid
-from regard.tracing import is_tracing
+from regard.modes import is_tracing
 
 
 class GlobalKeys(Mask):

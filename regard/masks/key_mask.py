@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.errors import ShapeError
-from regard.masks.axes import Axes
-from regard.masks.base import Cover, Mask
-from regard.masks.checks import bool_tensor, described
-from regard.masks.index import as_slice, pack, pick
+from regard.grid import Grid, line_up
+from regard.masks.batch_axes import Axes
+from regard.masks.index_arithmetic import as_slice, pack, pick
+from regard.masks.mask import Cover, Mask
+from regard.masks.mask_checks import bool_tensor, described
 from regard.masks.ranges import marked
-from regard.positions import Grid, line_up
 
 
 class KeyMask(Mask):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from regard.masks.base import Cover
-from regard.masks.index import positions
+from regard.grid import Grid
+from regard.masks.index_arithmetic import positions
+from regard.masks.mask import Cover
 from regard.masks.positional import Positional
-from regard.positions import Grid
 
 
 class NotSelf(Positional):

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from regard.errors import OptionError
-from regard.masks.axes import Axes
-from regard.masks.base import Cover, Mask
-from regard.masks.checks import described, whole_tensor
-from regard.masks.index import positions
-from regard.positions import Grid, line_up
-from regard.tracing import is_hidden
+from regard.grid import Grid, line_up
+from regard.masks.batch_axes import Axes
+from regard.masks.index_arithmetic import positions
+from regard.masks.mask import Cover, Mask
+from regard.masks.mask_checks import described, whole_tensor
+from regard.modes import is_hidden
 
 
 class Padding(Mask):

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.errors import DtypeError, OptionError, ShapeError
-from regard.masks.axes import Axes, merge
-from regard.masks.base import Cover, Mask
+from regard.grid import Grid
+from regard.masks.batch_axes import Axes, merge
+from regard.masks.mask import Cover, Mask
 from regard.masks.ranges import joined
 from regard.masks.window import Window
-from regard.positions import Grid
 from regard.tensors import broadcast_shapes
 
 

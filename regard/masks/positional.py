@@ -7,9 +7,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from regard.masks.axes import Axes
-from regard.masks.base import Mask
-from regard.positions import Align, Grid, check_align, resolve_offset
+from regard.grid import Align, Grid, check_align, resolve_offset
+from regard.masks.batch_axes import Axes
+from regard.masks.mask import Mask
 
 
 class Positional(Mask):

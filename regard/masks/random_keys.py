@@ -8,12 +8,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from regard.masks.base import Cover, Mask
-from regard.masks.checks import integer, whole_number
-from regard.masks.index import contains, positions, spread
-from regard.positions import Grid
+from regard.grid import Grid
+from regard.masks.index_arithmetic import contains, positions, spread
+from regard.masks.mask import Cover, Mask
+from regard.masks.mask_checks import integer, whole_number
+from regard.modes import constant
 from regard.tensors import broadcast_shapes
-from regard.tracing import constant
 
 _ROUNDS = 20  # After these a key that was never swapped is one in a million.
 _WORD = 0xFFFFFFFF  # Hashes are of 32 bits, in int64.

@@ -9,8 +9,8 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
-from regard.masks.base import Cover, Mask
-from regard.positions import Grid
+from regard.grid import Grid
+from regard.masks.mask import Cover, Mask
 
 _GAP = 16  # Ranges nearer than this become one: to start another costs more than so few columns.
 _FEW = 64  # So many are joined one by one; more, as tensors.

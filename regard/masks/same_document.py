@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.masks.axes import Axes, merge
-from regard.masks.base import Cover, Mask
-from regard.masks.checks import described, whole_tensor
-from regard.masks.index import as_slice, pick
+from regard.grid import Grid, line_up
+from regard.masks.batch_axes import Axes, merge
+from regard.masks.index_arithmetic import as_slice, pick
+from regard.masks.mask import Cover, Mask
+from regard.masks.mask_checks import described, whole_tensor
 from regard.masks.ranges import joined
-from regard.positions import Grid, line_up
 from regard.tensors import broadcast_shapes
 
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from regard.errors import OptionError, ShapeError
-from regard.masks.axes import Axes
-from regard.masks.base import Cover, Mask
-from regard.masks.checks import check_broadcasts, described, whole_tensor
-from regard.masks.index import FAR, as_slice, blocks, contains, from_far, pick, sort_unique, spread
+from regard.grid import Grid
+from regard.masks.batch_axes import Axes
+from regard.masks.index_arithmetic import FAR, as_slice, blocks, contains, from_far, pick, sort_unique, spread
+from regard.masks.mask import Cover, Mask
+from regard.masks.mask_checks import check_broadcasts, described, whole_tensor
 from regard.masks.ranges import marked
-from regard.positions import Grid
-from regard.tracing import is_hidden
+from regard.modes import is_hidden
 
 
 class Selected(Mask):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.masks.base import Cover
-from regard.masks.checks import whole_number
-from regard.masks.index import positions
+from regard.grid import Align, Grid
+from regard.masks.index_arithmetic import positions
+from regard.masks.mask import Cover
+from regard.masks.mask_checks import whole_number
 from regard.masks.positional import Positional
 from regard.masks.ranges import joined
-from regard.positions import Align, Grid
 
 
 class Strided(Positional):

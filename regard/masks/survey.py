@@ -6,10 +6,10 @@ import math
 
 import torch
 
-from regard.masks.base import Cover, Mask
-from regard.masks.checks import whole_number
-from regard.masks.index import blocks
-from regard.positions import Grid
+from regard.grid import Grid
+from regard.masks.index_arithmetic import blocks
+from regard.masks.mask import Cover, Mask
+from regard.masks.mask_checks import whole_number
 
 _TILE = 1 << 18  # Pairs in the largest tile that is counted at once.
 _DRAWN = 4  # Batch entries that a picture shows.

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from regard.errors import DtypeError, ShapeError
-from regard.masks.base import Mask
-from regard.masks.checks import broadcasts_to
-from regard.positions import Grid
+from regard.grid import Grid
+from regard.masks.mask import Mask
+from regard.masks.mask_checks import broadcasts_to
 from regard.tensors import broadcast_shapes
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from regard.grid import Align
 from regard.masks.band import Band
-from regard.masks.checks import whole_number
-from regard.positions import Align
+from regard.masks.mask_checks import whole_number
 
 
 class Window(Band):

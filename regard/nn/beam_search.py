@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.nn.writer import Writer, Written, finish, write_step
+from regard.nn.decoding_step import Writer, Written, finish, write_step
 
 
 @dataclass

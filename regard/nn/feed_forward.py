@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.errors import LayerRuntimeError, ShapeError
-from regard.nn.inputs import check_dtype, check_tensors
+from regard.nn.input_checks import check_dtype, check_tensors
 
 Activation = Callable[[Tensor], Tensor]
 

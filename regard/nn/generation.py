@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from regard.errors import DtypeError, OptionError, ShapeError
 from regard.nn.beam_search import BeamSearch
+from regard.nn.decoding_step import Writer, Written, check_source, finish, write_step
 from regard.nn.transformer import Transformer
-from regard.nn.writer import Writer, Written, check_source, finish, write_step
 
 Method = Literal["greedy", "sample", "beam"]
 

@@ -9,16 +9,16 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.masks import Mask
-from regard.masks.followed import Followed
+from regard.masks.extended import Followed
 from regard.nn.cache import LayerCache
-from regard.nn.inputs import check_tensors, refuse_nested
+from regard.nn.input_checks import check_tensors, refuse_nested
 from regard.nn.multi_head_checks import check_added_keys, check_masks, check_result, check_tokens
-from regard.nn.nested import check_nested, nest, pad_nested
-from regard.nn.positions import Rotary
+from regard.nn.nested_tensors import check_nested, nest, pad_nested
+from regard.nn.positional_encoding import Rotary
 from regard.nn.projected_heads import ProjectedHeads
 from regard.nn.torch_masks import Restriction, read_masks
 from regard.scores import Dot, ScaledDot, Score
-from regard.view import WeightsView
+from regard.view.weights_view import WeightsView
 from regard.weights import Weights
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.errors import DtypeError, LayerInputError, LayerRuntimeError, OptionError, ShapeError
 from regard.masks import Mask
-from regard.nn.inputs import refuse_nested
+from regard.nn.input_checks import refuse_nested
 from regard.scores import Alibi, RelativeBias, Score
 from regard.tensors import is_autocast_on
 

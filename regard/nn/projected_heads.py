@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from regard.nn.layer import AttentionLayer
+from regard.nn.base_layer import AttentionLayer
 from regard.nn.multi_head_checks import check_heads
 
 

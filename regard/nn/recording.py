@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import BudgetExceeded, MissingKey, OptionError
-from regard.nn.recorded_parts import of_heads, part_of_mask, places_of
+from regard.modes import is_tracing
+from regard.nn.recorded_slices import of_heads, part_of_mask, places_of
 from regard.planner import choose
 from regard.problem import AttentionProblem, make_problem
-from regard.tracing import is_tracing
-from regard.versions import Versions
-from regard.view import WeightsView
+from regard.view.versions import Versions
+from regard.view.weights_view import WeightsView
 
 if TYPE_CHECKING:
-    from regard.nn.layer import AttentionLayer
+    from regard.nn.base_layer import AttentionLayer
 
 BUDGET = 1 << 30  # bytes that a recording keeps at most, if nothing else is said
 
@@ -318,7 +318,7 @@ def _several(name: str, places: Sequence[int]) -> Sequence[int]:
 
 
 def _choose_layers(model: nn.Module, layers: Sequence[str | int] | str | int | None) -> dict[str, AttentionLayer]:
-    from regard.nn.layer import AttentionLayer
+    from regard.nn.base_layer import AttentionLayer
 
     found = {name: module for name, module in model.named_modules() if isinstance(module, AttentionLayer)}
     if not found:

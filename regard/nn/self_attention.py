@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from regard.errors import ShapeError
 from regard.masks import Mask
-from regard.nn.inputs import check_dtype, refuse_nested
-from regard.nn.layer import AttentionLayer
+from regard.nn.base_layer import AttentionLayer
+from regard.nn.input_checks import check_dtype, refuse_nested
 from regard.scores import Score
-from regard.scores.base import check_sizes
-from regard.view import WeightsView
+from regard.scores.score import check_sizes
+from regard.view.weights_view import WeightsView
 from regard.weights import Weights
 
 

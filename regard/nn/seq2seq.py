@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import ShapeError
 from regard.masks import Allowed, Mask
-from regard.nn.attention import Attention
-from regard.nn.writer import State, check_source, check_token_numbers
+from regard.nn.attention_layer import Attention
+from regard.nn.decoding_step import State, check_source, check_token_numbers
 from regard.scores import Additive, Score
 from regard.weights import Weights
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from regard.masks import Causal
+from regard.nn.base_layer import AttentionLayer
 from regard.nn.cache import KeyValueCache
 from regard.nn.decoder import Decoder
-from regard.nn.layer import AttentionLayer
+from regard.nn.decoding_step import State, check_source, check_token_numbers
 from regard.nn.multi_head import MultiHeadAttention
-from regard.nn.positions import Rotary, SinusoidalPositions
+from regard.nn.positional_encoding import Rotary, SinusoidalPositions
 from regard.nn.transformer import Transformer
-from regard.nn.writer import State, check_source, check_token_numbers
 from regard.scores import Score
 from regard.weights import Weights
 

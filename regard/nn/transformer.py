@@ -10,13 +10,13 @@ from torch.nn import functional
 
 from regard.errors import LayerRuntimeError
 from regard.masks import Mask
-from regard.nn.causal import causal_mask
+from regard.nn.base_layer import AttentionLayer
+from regard.nn.causal_mask import causal_mask
 from regard.nn.decoder import Decoder, DecoderLayer
 from regard.nn.encoder import Encoder, EncoderLayer
 from regard.nn.feed_forward import Activation
-from regard.nn.inputs import refuse_nested
-from regard.nn.layer import AttentionLayer
-from regard.nn.pytorch import besides
+from regard.nn.input_checks import refuse_nested
+from regard.nn.pytorch_layers import besides
 from regard.scores import Score
 from regard.weights import Weights
 

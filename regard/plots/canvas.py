@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import MissingDependency
-from regard.plots.reading import shown
+from regard.plots.bounded import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

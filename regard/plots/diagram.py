@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import ShapeError
+from regard.plots.bounded import shown
 from regard.plots.canvas import DARK_BELOW, add_legend, colours, new_figure, write_around
-from regard.plots.reading import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import ShapeError
+from regard.plots.bounded import AXES, Reading, as_tensor, every_picture, pooling_notes, read, shown, unless_finite
 from regard.plots.canvas import MOST_LABELS, add_legend, colours, label, new_figure, paint, write_around, write_numbers
-from regard.plots.reading import AXES, Reading, as_tensor, every_picture, pooling_notes, read, shown, unless_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,7 +140,7 @@ def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> F
 
 def _head_pictures(weights: Any, most: int) -> tuple[list[list[Tensor]], list[str]]:
     from regard.nn.recording import Recording
-    from regard.view import WeightsView
+    from regard.view.weights_view import WeightsView
 
     if isinstance(weights, Recording):
         weights = [weights[layer] for layer in weights.layers]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import OptionError
-from regard.plots.reading import read, unless_finite
+from regard.plots.bounded import read, unless_finite
 
 TEMPLATE = Path(__file__).with_name("page.html")
 MOST = (200, 200)  # cells of one picture: a browser shows as many without delay

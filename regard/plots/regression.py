@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import OptionError
+from regard.plots.bounded import AXES, read
 from regard.plots.canvas import add_legend, label, new_figure, paint, write_around
-from regard.plots.reading import AXES, read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,7 @@ from rich.style import Style
 from rich.text import Text
 
 from regard.errors import ShapeError
-from regard.plots.reading import Reading, first_of_each, read, shown
+from regard.plots.bounded import Reading, first_of_each, read, shown
 
 # A cell of three characters is six half-blocks: each picture has one more of them than the picture before.
 CELLS = (" · ", " ▄ ", " █ ", "▄▄▄", "▄█▄", "█▄█", "███")
@@ -88,7 +88,7 @@ def _dense(
     more: str,
 ) -> Text:
     """One character a key, or a few; where each key has its own place, it has its name or number above."""
-    from regard.drawing import SHADES
+    from regard.view.drawing import SHADES
 
     n_queries, n_keys = size
     has_own_line = rows is not None and n_queries <= MOST_NAMED
@@ -196,7 +196,7 @@ def draw_ranked(weights: Sequence[float], columns: Sequence[str], *, width: int 
         the  0.250  ██████
         was  0.250  ██████
     """
-    from regard.drawing import bar
+    from regard.view.drawing import bar
 
     weights = [float(each) for each in weights]
     if len(weights) != len(columns):

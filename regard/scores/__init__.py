@@ -1,10 +1,9 @@
 """Scores: how similar are this query and this key? One file a score; `form.py` has what engines see of them."""
 
 from regard.scores.additive import Additive
-from regard.scores.base import Score, ScoreTerm
 from regard.scores.bias import Alibi, Bias, RelativeBias
-from regard.scores.combine import OnColumns, Scaled, Sum, WithBias
 from regard.scores.compact import Boxcar, Epanechnikov, Triangular
+from regard.scores.composed import OnColumns, Scaled, Sum, WithBias
 from regard.scores.cosine import Cosine
 from regard.scores.custom import Custom
 from regard.scores.dot import Dot, ScaledDot
@@ -14,6 +13,7 @@ from regard.scores.gated import Gated
 from regard.scores.gaussian import Gaussian
 from regard.scores.laplacian import Laplacian
 from regard.scores.multiplicative import Multiplicative
+from regard.scores.score import Score, ScoreTerm
 from regard.scores.softcap import SoftCap
 
 __all__ = [

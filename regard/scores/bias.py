@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import DtypeError, OptionError, ShapeError
-from regard.positions import Align, Grid, check_align, per_head, resolve_offset
-from regard.scores.base import ScoreTerm, heads_shape
+from regard.grid import Align, Grid, check_align, per_head, resolve_offset
 from regard.scores.form import Step
+from regard.scores.score import ScoreTerm, heads_shape
 from regard.scores.steps import AddDistance, AddPairs, AddRelative
 from regard.tensors import stretches
 
@@ -73,7 +73,7 @@ class Alibi(ScoreTerm):
     Args:
         slopes: One number for each entry of the last batch axis (a sequence or tensor), or one number; an
             `nn.Parameter` to learn them.
-        align: How queries stand among keys where their numbers differ (`regard.positions`).
+        align: How queries stand among keys where their numbers differ (`regard.grid`).
 
     Example:
         >>> import torch
@@ -121,7 +121,7 @@ class RelativeBias(ScoreTerm):
         max_distance: Distances are clamped to [−max_distance, max_distance]; the table has 2 · max_distance + 1
             entries.
         heads: One table for each entry of the last batch axis; one for all if left out.
-        align: How queries stand among keys where their numbers differ (`regard.positions`).
+        align: How queries stand among keys where their numbers differ (`regard.grid`).
 
     Example:
         >>> import torch

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import OptionError
+from regard.grid import per_head
 from regard.learned import keep_positive, shown
-from regard.positions import per_head
-from regard.scores.base import Score, same_dim
 from regard.scores.distance import rescaled
 from regard.scores.form import ChannelForm, Form, Step
+from regard.scores.score import Score, same_dim
 from regard.scores.steps import Indicator, Parabola, Tent
 
 

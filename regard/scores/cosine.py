@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.learned import keep_positive, shown
-from regard.scores.base import Score, same_dim, scaled_by
 from regard.scores.form import DotForm, Form
+from regard.scores.score import Score, same_dim, scaled_by
 
 
 class Cosine(Score):

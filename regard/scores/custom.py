@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import OptionError
-from regard.scores.base import Score
 from regard.scores.form import CustomForm, Form
+from regard.scores.score import Score
 from regard.tensors import is_autocast_on
 
 

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from regard.errors import ShapeError
 from regard.learned import keep_positive, shown
-from regard.scores.base import Score, same_dim
+from regard.modes import is_capturing, is_hidden
 from regard.scores.form import ChannelForm, ChannelFunction, DotForm, Form, SumForm
+from regard.scores.score import Score, same_dim
 from regard.tensors import stretches
-from regard.tracing import is_capturing, is_hidden
 
 # ‖q‖² + ‖k‖², in squared bandwidths, up to which the folded form's rounding (eps times that) does no harm.
 FOLD_LIMIT = 64.0

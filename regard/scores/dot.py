@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from regard.errors import OptionError
 from regard.learned import keep, shown
-from regard.scores.base import Score, same_dim, scaled_by
 from regard.scores.form import DotForm, Form
+from regard.scores.score import Score, same_dim, scaled_by
 
 
 class Dot(Score):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from regard.scores.base import Score, same_dim
 from regard.scores.form import ChannelForm, Form
+from regard.scores.score import Score, same_dim
 from regard.scores.steps import Indicator
 
 

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import OptionError, ScoreError
-from regard.scores.capture import call
-from regard.scores.parts import Parts, per_key, per_query, shared
+from regard.scores.closures import call
+from regard.scores.form_part import Parts, per_key, per_query, shared
 from regard.tensors import Span, broadcast_shapes, product, stretches
 
 Kind = TypeVar("Kind", bound=type)

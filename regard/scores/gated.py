@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.scores.base import Score, check_is_score, check_sizes, expect_dims, heads_shape, project
 from regard.scores.dot import Dot
 from regard.scores.form import Form
+from regard.scores.score import Score, check_is_score, check_sizes, expect_dims, heads_shape, project
 from regard.scores.steps import Gate
 
 

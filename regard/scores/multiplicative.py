@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.scores.base import Score, check_sizes, expect_dims, heads_shape, project
 from regard.scores.form import DotForm, Form
+from regard.scores.score import Score, check_sizes, expect_dims, heads_shape, project
 
 
 class Multiplicative(Score):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from regard.errors import OptionError
-from regard.scores.base import Score, check_is_score
 from regard.scores.form import Form
+from regard.scores.score import Score, check_is_score
 from regard.scores.steps import Cap
 
 

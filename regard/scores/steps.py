@@ -8,10 +8,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from regard.modes import is_capturing, is_hidden
 from regard.scores.form import Step
-from regard.scores.parts import per_key, per_pair, per_query, shared
+from regard.scores.form_part import per_key, per_pair, per_query, shared
 from regard.tensors import broadcast_shapes
-from regard.tracing import is_capturing, is_hidden
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from regard.testing.cases import DTYPES, MASKS, RULES, SCORES, VARIANTS, Case, Sizes, every_case
 from regard.testing.contract import Mismatch, Outcome, check
 from regard.testing.memory import AllocationTrap, TooLarge
-from regard.testing.table import support_tables
+from regard.testing.support_table import support_tables
 
 __all__ = [
     "DTYPES",

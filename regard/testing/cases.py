@@ -145,7 +145,7 @@ RULES: Mapping[str, Callable[[], Weights]] = MappingProxyType(
 
 
 def _allowed(size: Sizes) -> Mask:
-    """A mask with a row that may look nowhere and one that sees a single key."""
+    """A mask with a fully masked row and one that sees a single key."""
     generator = torch.Generator().manual_seed(0)
     tensor = torch.rand(size.heads, size.n_queries, size.n_keys, generator=generator) < 0.4
     tensor[:, 2] = False

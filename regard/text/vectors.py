@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.database import Database
-from regard.database.inference import column_from
 from regard.database.lookup import nearest
+from regard.database.python_columns import column_from
 from regard.errors import DtypeError, MissingDependency, MissingKey, OptionError, ShapeError
 from regard.scores import Cosine
 from regard.scores.cosine import unit

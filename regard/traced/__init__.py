@@ -1,5 +1,5 @@
 """Attention while torch traces it: torch.compile, torch.export and the transforms of torch.func."""
 
-from regard.traced.lanes import attend_traced
+from regard.traced.routes import attend_traced
 
 __all__ = ["attend_traced"]

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from regard import masks, weights
 from regard.masks import Mask
-from regard.masks.followed import Followed
+from regard.masks.extended import Followed
 from regard.scores import ChannelForm, DotForm, Form, SumForm, steps
-from regard.scores.parts import Parts
+from regard.scores.form_part import Parts
 from regard.weights import Weights
 
 # What can be described. By type, not isinstance: a user's subclass may be something else.

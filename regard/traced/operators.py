@@ -17,16 +17,16 @@ from regard.engines import Tiled
 from regard.engines.gradients import Run, gradients_over_tiles
 from regard.engines.rounding import rounds_apart
 from regard.engines.strips import pool_by_strips
+from regard.engines.tile_stream import Stream
 from regard.engines.tiled import pool_stream
-from regard.engines.tiles import Stream
 from regard.errors import EngineRefusal
 from regard.planner import choose
 from regard.problem import AttentionProblem
 from regard.scores import ChannelForm, DotForm, Form, Score, SumForm
 from regard.scores.distance import folded_where_safe
 from regard.tensors import is_finite
-from regard.traced.broken import vectors_of, without_broken
 from regard.traced.description import Description, Rebuilt, rebuild
+from regard.traced.nonfinite_vectors import vectors_of, without_broken
 from regard.weights import Statistics, Weights
 
 _SCORE = Score()  # stands where a problem names its score: projections are done

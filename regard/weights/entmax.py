@@ -14,9 +14,9 @@ from torch import Tensor
 
 from regard.errors import OptionError
 from regard.learned import keep, shown
+from regard.modes import is_hidden, is_tracing
 from regard.tensors import broadcast_shapes
-from regard.tracing import is_hidden, is_tracing
-from regard.weights.base import Fold, Peak, Statistics, Weights, masked, over_one_tile
+from regard.weights.rule import Fold, Peak, Statistics, Weights, masked, over_one_tile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.weights.base import Fold, Statistics, Weights, masked
+from regard.weights.rule import Fold, Statistics, Weights, masked
 
 
 def one_hot(scores: Tensor, allowed: Tensor | None = None) -> Tensor:

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from regard.weights.base import Fold, Statistics, Weights
+from regard.weights.rule import Fold, Statistics, Weights
 
 
 class OnePass(Weights):

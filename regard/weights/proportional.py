@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from regard.errors import ScoreError
-from regard.tracing import is_tracing
-from regard.weights.base import Statistics, masked
+from regard.modes import is_tracing
 from regard.weights.onepass import OnePass
+from regard.weights.rule import Statistics, masked
 
 if TYPE_CHECKING:
-    from regard.scores.base import Score
+    from regard.scores.score import Score
 
 
 def proportional(scores: Tensor, allowed: Tensor | None = None) -> Tensor:

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from regard.errors import OptionError
 from regard.learned import keep, keep_positive, shown
-from regard.tracing import is_hidden
-from regard.weights.base import Statistics, Weights, masked
+from regard.modes import is_hidden
 from regard.weights.onepass import OnePass, shift
+from regard.weights.rule import Statistics, Weights, masked
 
 
 def softmax(scores: Tensor, allowed: Tensor | None = None, *, sink: Tensor | None = None) -> Tensor:

@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.errors import OptionError
-from regard.tracing import is_hidden
-from regard.weights.base import Fold, Kind, Statistics, Weights, masked, over_one_tile
+from regard.modes import is_hidden
+from regard.weights.rule import Fold, Kind, Statistics, Weights, masked, over_one_tile
 from regard.weights.softmax import Softmax
 
 if TYPE_CHECKING:
-    from regard.scores.base import Score
+    from regard.scores.score import Score
 
 
 def top_k(scores: Tensor, k: int, allowed: Tensor | None = None) -> Tensor:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from regard import Database, Entmax, Gaussian, OneHot, Sigmoid, Softmax, Sparsemax, TopK, Uniform
 from regard.cli import app
-from regard.weights.base import Weights
+from regard.weights.rule import Weights
 
 pytest.importorskip("pyarrow")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.cli.tour.pictures import CELLS, cell, columns_that_fit, half_blocks, half_blocks_legend, spark
+from regard.cli.tour.character_pictures import CELLS, cell, columns_that_fit, half_blocks, half_blocks_legend, spark
 
 
 def test_the_more_a_cell_weighs_the_more_half_blocks_it_fills() -> None:

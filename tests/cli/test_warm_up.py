@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 pytest.importorskip("numba")
 
 from regard.cli import app
-from regard.engines.cpu import warming
+from regard.engines.cpu.runtime import background_compilation as warming
 
 
 @pytest.fixture
 def two_missing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Two kernels that are not compiled until someone compiles them; returns in how many processes that was."""
-    missing, asked = ["spans.turn", "spans.pool_span"], []
+    missing, asked = ["tile_loops.turn", "tile_loops.pool_span"], []
 
     def compile_all(processes: int) -> list[str]:
         asked.append(processes)
@@ -56,7 +56,7 @@ def test_doctor_says_how_many_kernels_are_compiled(two_missing: list[int]) -> No
 
 
 def test_processes_compile_what_is_not_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "missing_kernels", lambda: ["channel_loops.pack_queries", "spans.turn"])
-    assert sorted(warming.compile_all(2)) == ["channel_loops.pack_queries", "spans.turn"]
+    monkeypatch.setattr(warming, "missing_kernels", lambda: ["channel_loops.pack_queries", "tile_loops.turn"])
+    assert sorted(warming.compile_all(2)) == ["channel_loops.pack_queries", "tile_loops.turn"]
     monkeypatch.setattr(warming, "missing_kernels", list)
     assert not list(warming.compile_all(2))

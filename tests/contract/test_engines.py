@@ -8,7 +8,7 @@ import torch
 
 from regard.engines import ENGINES, Tiled
 from regard.engines.cpu import unusable
-from regard.engines.cpu.needs import needed_kernels
+from regard.engines.cpu.needed_kernels import needed_kernels
 from regard.testing import DTYPES, MASKS, RULES, SCORES, VARIANTS, Case, Mismatch, check
 
 # The reference is the definition.
@@ -65,14 +65,18 @@ def small_kernel_tiles(monkeypatch):
     """Kernels that cut small problems, too; returns where the names of those that are called are gathered."""
     if unusable() is not None:
         pytest.skip(unusable())
-    from regard.engines.cpu import choosing, compiled, jit, lists, tiles, workers
+    from regard.engines.cpu import cpu_kernels as compiled
+    from regard.engines.cpu.passes import choosing
+    from regard.engines.cpu.runtime import jit, thread_pool
+    from regard.engines.cpu.traversal import by_lists as lists
+    from regard.engines.cpu.traversal import by_tiles as tiles
 
     called, call = set(), jit.Kernel.__call__
     monkeypatch.setattr(
         jit.Kernel, "__call__", lambda self, *arguments: (called.add(self.name), call(self, *arguments))[1]
     )
-    monkeypatch.setattr(workers, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(workers, "LEAST_TASK_SECONDS", 0.0)
+    monkeypatch.setattr(thread_pool, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(thread_pool, "LEAST_TASK_SECONDS", 0.0)
     monkeypatch.setattr(tiles, "ROWS", 4)
     monkeypatch.setattr(tiles, "COLUMNS", 6)
     monkeypatch.setattr(tiles, "MOST_COLUMNS", 6)
@@ -90,7 +94,7 @@ def small_kernel_tiles(monkeypatch):
 @pytest.fixture
 def small_kernel_lists(small_kernel_tiles, monkeypatch):
     """Kernels that gather the keys which rows list, wherever a mask names few."""
-    from regard.engines.cpu import compiled
+    from regard.engines.cpu import cpu_kernels as compiled
 
     monkeypatch.setattr(compiled, "GATHERING", 1)
     return small_kernel_tiles
@@ -99,7 +103,7 @@ def small_kernel_lists(small_kernel_tiles, monkeypatch):
 @pytest.fixture
 def small_kernel_supports(small_kernel_tiles, monkeypatch):
     """Kernels that go through the keys that have a weight one by one, however many they are."""
-    from regard.engines.cpu import supports
+    from regard.engines.cpu.traversal import by_support as supports
 
     monkeypatch.setattr(supports, "SPARSE", 0.5)
     monkeypatch.setattr(supports, "ROOM", 1)
@@ -170,7 +174,7 @@ def test_kernels_match_the_definition_by_lists(small_kernel_lists, score, rule):
     for case in cases_of(LISTING, score, rule):
         matched |= check_kernels(small_kernel_lists, case).matched
         called |= small_kernel_lists
-    gathered = any(name.startswith(("listed.score", "listed.pool_l")) for name in called)
+    gathered = any(name.startswith(("list_loops.score", "list_loops.pool_l")) for name in called)
     assert gathered == ((score, rule) in BY_LISTS) or not matched
 
 

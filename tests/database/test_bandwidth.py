@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard import Database, Gaussian, NotSelf, attend
-from regard.database.asking import Rows
+from regard.database.attending import Rows
 from regard.database.bandwidth import MISMATCH, STAGES, Choice, Widths, _shuffled, choose, mixed_score
 from regard.database.leave_one_out import Places
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from regard.database.columns import CategoryColumn, Quantity, TimeColumn
-from regard.database.entries import is_missing, plain
-from regard.database.inference import column_from
+from regard.database.python_columns import column_from
+from regard.database.python_values import is_missing, plain
 from regard.errors import OptionError
 
 

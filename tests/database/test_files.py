@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 from regard.database.files import read_file
 from regard.errors import TableError
-from regard.database.arrow import arrow_column
+from regard.database.arrow_columns import arrow_column
 for path in sorted(Path(sys.argv[1]).iterdir()):
     try:
         table, _ = read_file(path, ["x", "word"])

@@ -26,7 +26,7 @@ def both(monkeypatch: pytest.MonkeyPatch, database: Database, queries: object, s
     """The answers as they are, and in float64."""
     found = database.attend(queries, score=score, top=5)  # type: ignore[arg-type]
     with monkeypatch.context() as patch:
-        patch.setattr("regard.database.asking.is_possible", lambda: False)
+        patch.setattr("regard.database.attending.is_possible", lambda: False)
         return [found, database.attend(queries, score=score, top=5)]  # type: ignore[arg-type,list-item]
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from regard import Database
-from regard.database.encoding import UNKNOWN
-from regard.database.inference import columns_from
+from regard.database.key_matrix import UNKNOWN
+from regard.database.python_columns import columns_from
 from regard.database.queries import read_queries
 from regard.errors import OptionError, ShapeError, TableError
 

@@ -10,7 +10,7 @@ from regard import attend, weigh
 from regard.engines import Tiled
 from regard.engines.dropout import hashes, keep_factors
 from regard.errors import OptionError
-from regard.positions import Grid
+from regard.grid import Grid
 
 RULES = [
     regard.Softmax(),

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from regard.grid import Grid
 from regard.masks import Cover, Mask
-from regard.positions import Grid
 
 Oracle = Callable[[tuple[int, ...], int, int], bool]
 _MEGABYTE = 1 << 20

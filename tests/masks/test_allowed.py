@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import DeviceError, DtypeError, ShapeError
+from regard.grid import Grid
 from regard.masks import Allowed, Cover
-from regard.positions import Grid
 
 
 def _random(*shape: int) -> torch.Tensor:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
+from regard.grid import Grid
 from regard.masks import BlockLayout, Cover
-from regard.positions import Grid
 
 
 def _random(*shape: int, share: float = 0.5) -> torch.Tensor:

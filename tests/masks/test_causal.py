@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
+from regard.grid import Grid
 from regard.masks import Causal, Cover
-from regard.positions import Grid
 
 
 def test_a_query_sees_itself_and_what_came_before(answers_match):

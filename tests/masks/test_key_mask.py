@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import DeviceError, DtypeError, ShapeError
+from regard.grid import Grid
 from regard.masks import Cover, KeyMask
-from regard.positions import Grid
 
 
 @pytest.mark.parametrize("keys", [[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1], [0, 0, 1, 1, 0]])

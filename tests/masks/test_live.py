@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from regard.grid import Grid
 from regard.masks import (
     Allowed,
     BlockLayout,
@@ -26,7 +27,6 @@ from regard.masks import (
     Where,
     Window,
 )
-from regard.positions import Grid
 from regard.testing.cases import MASKS, Sizes
 
 N = 16_384

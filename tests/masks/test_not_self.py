@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import ShapeError
+from regard.grid import Grid
 from regard.masks import Cover, NotSelf
-from regard.positions import Grid
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
+from regard.grid import Grid
 from regard.masks import Cover, Padding
-from regard.positions import Grid
 
 
 @pytest.mark.parametrize("lengths", [[0, 4], [2, 3], [4, 4], [0, 0]])

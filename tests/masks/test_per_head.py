@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
+from regard.grid import Grid
 from regard.masks import (
     Allowed,
     Causal,
@@ -17,7 +18,6 @@ from regard.masks import (
     Strided,
     Window,
 )
-from regard.positions import Grid
 
 
 @pytest.mark.parametrize("batch_shape", [(3,), (2, 3)])

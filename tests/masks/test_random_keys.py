@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import DtypeError, OptionError
+from regard.grid import Grid
 from regard.masks import Cover, RandomKeys
-from regard.positions import Grid
 
 
 def _drawn(mask: RandomKeys, n_queries: int, n_keys: int) -> list[set[int]]:

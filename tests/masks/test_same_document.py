@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import DeviceError, DtypeError, ShapeError
+from regard.grid import Grid
 from regard.masks import Cover, SameDocument
-from regard.positions import Grid
 
 
 @pytest.mark.parametrize("ids", [[0, 0, 1, 1, 1], [0, 0, 0, 0, 0], [0, 1, 2, 3, 4], [-7, -7, 3, 9, 9]])

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
+from regard.grid import Grid
 from regard.masks import Cover, Selected
-from regard.positions import Grid
 
 
 def _random(n_keys: int, *shape: int) -> torch.Tensor:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import DtypeError, OptionError, ShapeError
+from regard.grid import Grid
 from regard.masks import Cover, Strided
-from regard.positions import Grid
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 7])

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import DtypeError, ShapeError
+from regard.grid import Grid
 from regard.masks import Cover, Where
-from regard.positions import Grid
 
 
 @pytest.mark.parametrize("batch_shape", [(), (2, 3)])

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.errors import DtypeError, OptionError, ShapeError
+from regard.grid import Grid
 from regard.masks import Cover, Window
-from regard.positions import Grid
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 0), (2, 0), (0, 1), (2, 1), (9, 9)])

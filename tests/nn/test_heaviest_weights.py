@@ -27,12 +27,12 @@ def test_the_heaviest_weights_asked_for_with_the_output_are_those_of_the_view(op
 
 def test_without_a_gradient_one_pass_finds_output_and_heaviest_weights(monkeypatch):
     pytest.importorskip("numba")
-    from regard.engines.cpu import reading
+    from regard.engines.cpu.passes import weight_readings
 
     def refuse(*arguments):
         raise AssertionError
 
-    monkeypatch.setattr(reading._Reading, "run", refuse)
+    monkeypatch.setattr(weight_readings._Reading, "run", refuse)
     monkeypatch.setattr(Sdpa, "run", refuse)
     layer, x = nn.MultiHeadAttention(16, 4, batch_first=True), torch.randn(2, 200, 16)
     with torch.no_grad():

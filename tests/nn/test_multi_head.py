@@ -27,7 +27,7 @@ from regard import (
     nn,
 )
 from regard.errors import OptionError, ShapeError
-from regard.positions import Grid
+from regard.grid import Grid
 
 DIM, HEADS, BATCH, N_QUERIES, N_KEYS = 12, 3, 2, 5, 7
 LAYERS = {

@@ -6,7 +6,7 @@ from torch import nn as theirs
 
 from regard import Alibi, Bias, Causal, Custom, Entmax, Gated, ScaledDot, Sparsemax, Window, nn
 from regard.errors import BudgetExceeded, DtypeError, LayerRuntimeError, OptionError, ShapeError
-from regard.nn import layer as layer_module
+from regard.nn import base_layer as layer_module
 from regard.nn import recording as recording_module
 
 DIM, HEADS, HIDDEN, BATCH, N, M = 8, 2, 16, 2, 5, 6

@@ -10,10 +10,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from regard import Causal, weigh
-from regard.drawing import SHADES
 from regard.errors import ShapeError
 from regard.plots import draw_matrix, draw_ranked
-from regard.plots.reading import shown
+from regard.plots.bounded import shown
+from regard.view.drawing import SHADES
 
 AXES = "rows are queries, columns are keys"
 

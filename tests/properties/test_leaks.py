@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import regard
 from regard import Allowed, Causal, KeyMask, NotSelf, Padding, Window, attend
 from regard.engines import Tiled
-from regard.positions import Grid
+from regard.grid import Grid
 
 N, M, DIM = 5, 9, 3
 GRID = Grid((), N, M)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from regard import Additive, Causal, Dot, Entmax, Gated, Laplacian, Padding, Sigmoid, SoftCap, Softmax, TopK, attend
-from regard.engines.cpu import warming
+from regard.engines.cpu.runtime import background_compilation as warming
 from regard.errors import EngineRefusal
-from regard.traced import lanes
-from regard.traced.lanes import attend_traced
+from regard.traced import routes as lanes
 from regard.traced.operators import attend_operator, backward_operator
+from regard.traced.routes import attend_traced
 
 HEADS, N_QUERIES, N_KEYS, DIM = 3, 13, 19, 4
 

@@ -7,7 +7,7 @@ import torch
 
 from regard import Causal, Conic, Dot, Entmax, OnePass, Softmax, TopK, Weights, attend, partial, plan, weigh
 from regard.engines import Tiled
-from regard.weights.base import Peak
+from regard.weights.rule import Peak
 from regard.weights.topk import best_k
 
 

@@ -7,14 +7,14 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from regard.engines.cpu.needs import needed_kernels
-from regard.engines.cpu.vocabulary import is_empty, unsupported
+from regard.engines.cpu.needed_kernels import needed_kernels
+from regard.engines.kernels.support import is_empty, unsupported
 from regard.engines.torch_internals import sgemm_address
 from regard.errors import EngineRefusal
 from regard.problem import AttentionProblem
 
 if TYPE_CHECKING:
-    from regard.engines.cpu.compiled import Compiled
+    from regard.engines.cpu.cpu_kernels import Compiled
 
 # Pairs of a batch entry from which a kernel's own loop is cheaper than torch's over all entries at once.
 WORTHWHILE = 1 << 12
@@ -36,7 +36,7 @@ def unusable() -> str | None:
     reason = missing()
     if reason is None:
         try:
-            import regard.engines.cpu.warming  # noqa: F401
+            import regard.engines.cpu.runtime.background_compilation  # noqa: F401
         except ImportError as error:  # such as a Numba that is older than NumPy
             reason = f"Numba is installed but cannot be imported: {error}"
             warnings.warn(f"regard runs in plain torch, which is slower. {reason}", RuntimeWarning, stacklevel=2)
@@ -72,7 +72,7 @@ def why_plain(problem: AttentionProblem, kernels: bool | None = None, *, reads: 
     reason = unusable() if reason is None else reason
     if reason is not None or kernels is True:
         return reason
-    from regard.engines.cpu import warming
+    from regard.engines.cpu.runtime import background_compilation as warming
 
     needed = needed_kernels(problem, reads=reads)
     return None if warming.are_ready(needed) else warming.why_not_ready(needed)
@@ -89,7 +89,7 @@ def compile_problem(problem: AttentionProblem, kernels: bool | None = None, *, r
         if kernels is True and not is_empty(problem):
             raise EngineRefusal(f"Compiled kernels cannot compute this problem: {reason}. Leave `kernels` out.")
         return None
-    from regard.engines.cpu.compiled import Compiled
-    from regard.engines.cpu.programs import translate
+    from regard.engines.cpu.cpu_kernels import Compiled
+    from regard.engines.cpu.program import translate
 
     return Compiled(translate(problem))

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from regard.engines.cpu.vocabulary import inner_rule
+from regard.engines.kernels.support import inner_rule
 from regard.problem import AttentionProblem
 from regard.scores.form import ChannelForm
 from regard.weights import Entmax

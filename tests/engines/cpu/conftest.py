@@ -13,10 +13,10 @@ import torch
 def shared_work(monkeypatch):
     """Work is shared out over threads, however short it is: that is what these tests are about."""
     pytest.importorskip("numba")
-    from regard.engines.cpu import workers
+    from regard.engines.cpu.runtime import thread_pool
 
-    monkeypatch.setattr(workers, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(workers, "LEAST_TASK_SECONDS", 0.0)
+    monkeypatch.setattr(thread_pool, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(thread_pool, "LEAST_TASK_SECONDS", 0.0)
 
 
 @pytest.fixture

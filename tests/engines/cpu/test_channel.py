@@ -9,8 +9,14 @@ pytest.importorskip("numba")
 
 import numpy as np
 
-from regard.engines.cpu import channel
-from regard.engines.cpu.channel import FUNCTIONS, channel_gradients, channel_scores, prepare_keys, prepare_queries
+from regard.engines.cpu.kernels import channel
+from regard.engines.cpu.kernels.channel import (
+    FUNCTIONS,
+    channel_gradients,
+    channel_scores,
+    prepare_keys,
+    prepare_queries,
+)
 from regard.scores.form import ChannelForm
 
 NAMES = ("scores", "d_left", "d_right", "d_weight")

@@ -3,8 +3,10 @@
 import importlib
 import os
 import pkgutil
+import shutil
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ pytest.importorskip("numba")
 
 import numba
 
-import regard.engines.cpu
+import regard.engines
 from regard import (
     Additive,
     Allowed,
@@ -29,7 +31,11 @@ from regard import (
     attend,
     weigh,
 )
-from regard.engines.cpu import choosing, jit, listed, spans, store, supports, workers
+from regard.engines.cpu import kernels
+from regard.engines.cpu.kernels import list_loops, tile_loops
+from regard.engines.cpu.passes import choosing
+from regard.engines.cpu.runtime import jit, machine_code, thread_pool
+from regard.engines.cpu.traversal import by_support as supports
 from regard.engines.tiled import Tiled
 from regard.errors import OptionError, ScoreError, ShapeError
 
@@ -44,7 +50,7 @@ def threads_are_healthy_afterwards(two_threads):
     torch.testing.assert_close(attend(q, k, v, engine=KERNELS), attend(q, k, v, engine=PLAIN))
     # Both threads of the pool come.
     meeting = threading.Barrier(2)
-    workers.run([lambda: meeting.wait(30)] * 2)
+    thread_pool.run([lambda: meeting.wait(30)] * 2)
 
 
 def inputs(heads=3):
@@ -162,13 +168,13 @@ def fail_the_second_time(kernel, error):
 @pytest.mark.parametrize(
     ("module", "kernel", "kind"),
     [
-        (spans, "pool_span", "dot"),
-        (spans, "differentiate_span", "dot"),
-        (spans, "differentiate_span", "additive"),
-        (listed, "pool_listed", "selected"),
-        (listed, "differentiate_listed", "top"),
+        (tile_loops, "pool_span", "dot"),
+        (tile_loops, "differentiate_span", "dot"),
+        (tile_loops, "differentiate_span", "additive"),
+        (list_loops, "pool_listed", "selected"),
+        (list_loops, "differentiate_listed", "top"),
         (supports, "weigh_candidates", "entmax"),
-        (spans, "list_span", "entmax"),
+        (tile_loops, "list_span", "entmax"),
         (choosing, "entmax_strip", "dense entmax"),
         (choosing, "best_strip", "top"),
     ],
@@ -186,7 +192,7 @@ def test_an_error_inside_a_worker_comes_out(monkeypatch, module, kernel, kind):
 def test_an_error_in_a_users_mask_comes_out():
     class Broken(Mask):
         def allows(self, rows, columns, grid):
-            if workers.count() == 1:  # in a worker
+            if thread_pool.count() == 1:  # in a worker
                 raise LookupError("no such row")
             return columns >= 0
 
@@ -212,7 +218,7 @@ def test_a_users_mask_may_attend():
 def test_a_view_after_an_error_is_right(monkeypatch):
     q, k, v = (each.detach() for each in inputs())
     with monkeypatch.context() as broken:
-        broken.setattr(spans, "pool_span", fail_the_second_time(spans.pool_span, MemoryError("none left")))
+        broken.setattr(tile_loops, "pool_span", fail_the_second_time(tile_loops.pool_span, MemoryError("none left")))
         view = weigh(q, k, v, engine=KERNELS)
         with pytest.raises(MemoryError, match="none left"):
             _ = view.output
@@ -235,10 +241,12 @@ def compiled_functions():
                 visit(f"{name}.{value.py_func.__name__}", cell.cell_contents)
 
     seen = set()
-    for module in pkgutil.iter_modules(regard.engines.cpu.__path__):
-        loaded = importlib.import_module(f"regard.engines.cpu.{module.name}")
-        for name, value in vars(loaded).items():
-            visit(f"{module.name}.{name}", value)
+    modules = [
+        importlib.import_module(f"{kernels.__name__}.{each.name}") for each in pkgutil.iter_modules(kernels.__path__)
+    ]
+    for module in (jit, *modules):
+        for name, value in vars(module).items():
+            visit(f"{module.__name__}.{name}", value)
     return found
 
 
@@ -254,16 +262,18 @@ def test_kernels_release_the_gil_run_on_one_thread_and_let_nan_pass():
 
 
 def test_another_source_makes_another_name(tmp_path, monkeypatch):
-    for name, source in {"jit": "", "codes": "A = 1", "tiles": "", "rows": "import regard.engines.cpu.jit"}.items():
-        (tmp_path / f"{name}.py").write_text(source)
-    monkeypatch.setattr(store, "__file__", str(tmp_path / "store.py"))
-    fingerprint = store.fingerprint.__wrapped__
+    engines = Path(regard.engines.__file__).parent
+    shutil.copytree(engines, tmp_path / "engines", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(machine_code, "__file__", str(tmp_path / "engines/cpu/runtime/machine_code.py"))
+    fingerprint = machine_code.fingerprint.__wrapped__
+    sources = ["kernels/codes.py", "cpu/kernels/row_steps.py", "cpu/runtime/jit.py", "cpu/runtime/signatures.py"]
     names = [fingerprint()]
-    for name, source in {"codes": "A = 2", "rows": "from regard.engines.cpu.jit import kernel"}.items():
-        (tmp_path / f"{name}.py").write_text(source)
+    for source in sources:
+        with (tmp_path / "engines" / source).open("a") as file:
+            file.write("# changed")
         names.append(fingerprint())
-    assert len(set(names)) == 3
-    (tmp_path / "tiles.py").write_text("nothing is compiled here")
+    assert len(set(names)) == 1 + len(sources)
+    (tmp_path / "engines/cpu/passes/forward.py").write_text("nothing is compiled here")
     assert fingerprint() == names[-1]
 
 
@@ -327,10 +337,10 @@ def test_kernels_run_where_no_folder_can_be_written(child):
     # And where there are none, every process compiles for itself.
     code = f"""
 import pathlib, tempfile
-from regard.engines.cpu import store
-store._places, tempfile.tempdir = lambda: [pathlib.Path({nowhere!r})], {nowhere!r}
+from regard.engines.cpu.runtime import machine_code
+machine_code._places, tempfile.tempdir = lambda: [pathlib.Path({nowhere!r})], {nowhere!r}
 {code}
-assert store.writable() is None
+assert machine_code.writable() is None
 """
     child(code)
 

@@ -10,9 +10,9 @@ pytest.importorskip("numba")
 import regard
 from regard import Allowed, Causal, Dot, PerHead, Window, weigh
 from regard.engines import Tiled
-from regard.engines.cpu import reading
-from regard.engines.cpu.best import best_strip
-from regard.engines.cpu.heaviest import SPARE
+from regard.engines.cpu.kernels.best_k import best_strip
+from regard.engines.cpu.passes import weight_readings
+from regard.engines.cpu.passes.heaviest import SPARE
 
 N_QUERIES, N_KEYS, DIM = 300, 700, 6
 RULES = {
@@ -68,7 +68,7 @@ def no_second_look(monkeypatch):
     def refuse(self):
         raise AssertionError
 
-    monkeypatch.setattr(reading._Reading, "run", refuse)
+    monkeypatch.setattr(weight_readings._Reading, "run", refuse)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -148,9 +148,9 @@ def test_rows_in_doubt_are_read_again_and_others_are_left_alone(monkeypatch):
     q, k, v = drawn()
     q[299] = 0  # every key weighs the same, in the second of two blocks
     blocks = []
-    original = reading._Reading._read_tiles
+    original = weight_readings._Reading._read_tiles
     monkeypatch.setattr(
-        reading._Reading,
+        weight_readings._Reading,
         "_read_tiles",
         lambda self, way, entry, block: (blocks.append(block.rows), original(self, way, entry, block))[1],
     )

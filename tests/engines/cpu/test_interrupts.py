@@ -6,7 +6,8 @@ import torch
 pytest.importorskip("numba")
 
 from regard import TopK, attend
-from regard.engines.cpu import lists, spans
+from regard.engines.cpu.kernels import tile_loops
+from regard.engines.cpu.traversal import by_lists as lists
 from regard.engines.tiled import Tiled
 
 KERNELS = Tiled(kernels=True)
@@ -103,7 +104,7 @@ def test_no_compiled_call_takes_long(monkeypatch, n_queries, n_keys, dim):
         read.append(n_columns * 2 * dim)
         return 0.0
 
-    monkeypatch.setattr(spans, "pool_span", pool_span)
+    monkeypatch.setattr(tile_loops, "pool_span", pool_span)
     keys = torch.zeros(1, dim).expand(n_keys, dim)
     attend(torch.zeros(n_queries, dim), keys, keys, engine=KERNELS)
     assert sum(work) == n_queries * n_keys * 2 * dim

@@ -86,7 +86,7 @@ def test_any_layout_is_read_as_it_is(layout, place, options):
 def test_batch_entries_that_share_keys_share_their_copies():
     keys = torch.randn(500, DIM, dtype=torch.bfloat16).expand(64, 500, DIM)
     queries = torch.randn(64, 100, DIM, dtype=torch.bfloat16)
-    from regard.engines.cpu.programs import translate
+    from regard.engines.cpu.program import translate
     from regard.problem import make_problem
 
     program = translate(make_problem(queries, keys, keys, score=Dot(), weights=Softmax()))

@@ -6,7 +6,7 @@ import torch
 pytest.importorskip("numba")
 
 from regard.engines import Reference, Tiled
-from regard.engines.cpu.vocabulary import unsupported
+from regard.engines.kernels.support import unsupported
 from regard.testing import SCORES, Case
 
 MASKS = ("no mask", "Causal, end", "Allowed")

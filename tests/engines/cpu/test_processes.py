@@ -41,15 +41,15 @@ class Calls(torch.utils.data.Dataset):
 def test_forked_children_start_threads_of_their_own(child):
     code = """
     torch.set_num_threads(2)
-    from regard.engines.cpu import workers
+    from regard.engines.cpu.runtime import thread_pool
     expected = call()
     for _ in range(3):
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
-                assert workers._pool == (0, None)
-                assert len({name for name in workers.run([os.getpid] * 4)}) == 1 and workers._pool[0]
+                assert thread_pool._pool == (0, None)
+                assert len({name for name in thread_pool.run([os.getpid] * 4)}) == 1 and thread_pool._pool[0]
                 torch.set_num_threads(1)
                 assert torch.equal(call(), expected)
                 status = 0

@@ -1,0 +1,1 @@
+"""What kernels run on: compilation, machine code on disk, signatures, threads."""

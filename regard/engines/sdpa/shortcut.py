@@ -1,0 +1,85 @@
+"""The most common call, straight to PyTorch's kernels: softmax(scale · QKᵀ)V of 4-D tensors on a CPU.
+
+At sixteen queries a kernel takes ten microseconds, and asking who should run it four times as long. What is taken here
+comes out exactly as the planner and `sdpa` would have it; all else is left to them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend
+from torch.nn.functional import scaled_dot_product_attention
+
+from regard.engines import torch_internals
+from regard.engines.sdpa.fused_call import Call, Frame, pool_fused
+from regard.grid import Grid
+from regard.masks import Causal, Mask
+from regard.scores import Dot, ScaledDot, Score
+from regard.tensors import is_finite
+from regard.validation import DTYPES
+from regard.weights import Softmax, Weights
+
+MATH = int(SDPBackend.MATH.value)
+
+# Pairs, and numbers in all keys, up to which nothing beats PyTorch's kernels by `costs.py`; beyond, ask the planner.
+MOST_PAIRS, MOST_TRAINED_PAIRS, MOST_ELEMENTS = 1 << 21, 1 << 15, 1 << 20
+
+
+def pool_plainly(
+    queries: Tensor, keys: Tensor, values: Tensor, score: Score, weights: Weights, mask: Mask | None
+) -> Tensor | None:
+    """The output, `(batch, heads, n_queries, value_dim)`; None for what is not plain, and for NaN and infinity."""
+    # By type, not isinstance: a user's subclass may be something else.
+    if type(weights) is not Softmax or not type(queries) is type(keys) is type(values) is Tensor:
+        return None
+    if queries.is_nested or keys.is_nested or values.is_nested:
+        return None
+    shape, key_shape, dtype = queries.shape, keys.shape, queries.dtype
+    if (
+        len(shape) != 4
+        or key_shape != values.shape
+        or (shape != key_shape and (shape[:2] != key_shape[:2] or shape[3] != key_shape[3]))
+        or not (queries.numel() and keys.numel())
+        or not (queries.is_cpu and keys.is_cpu and values.is_cpu)
+        or not dtype == keys.dtype == values.dtype
+        or dtype not in DTYPES
+        or torch.is_autocast_enabled("cpu")
+    ):
+        return None
+    is_causal = type(mask) is Causal and mask.align is None and shape[2] == key_shape[2]
+    scale = _scale(score, weights, shape[3])
+    if scale is None or not (is_causal or mask is None):
+        return None
+    training = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad or values.requires_grad)
+    if (
+        shape[0] * shape[1] * shape[2] * key_shape[2] > (MOST_TRAINED_PAIRS if training else MOST_PAIRS)
+        or keys.numel() > MOST_ELEMENTS
+    ):
+        return None
+    if torch_internals.backend_of(queries, keys, values, is_causal=is_causal, scale=scale) == MATH:
+        return None
+    if not is_finite(queries, keys, values):
+        return None
+    if training:
+        frame = Frame(Grid(tuple(shape[:2]), shape[2], key_shape[2], queries.device), scale, score, weights, mask)
+        call = Call(queries, keys, values, None, None, is_causal, scale, shape[3])
+        output = pool_fused(frame, call, queries, keys, values)
+    else:
+        output = scaled_dot_product_attention(queries, keys, values, is_causal=is_causal, scale=scale)
+    # As in `sdpa`: under a mask, a score that overflowed must not spread.
+    return None if is_causal and not is_finite(output) else output
+
+
+def _scale(score: Score, rule: Softmax, dim: int) -> float | None:
+    """The number that qᵀk is multiplied by before softmax, where that is all there is to score and rule."""
+    if type(score) is ScaledDot:
+        scale = 1 / math.sqrt(dim) if score.scale is None else score.scale
+    elif type(score) is Dot:
+        scale = 1.0
+    else:
+        return None
+    factor = rule.factor
+    return None if rule.sink is not None or isinstance(scale, Tensor) or isinstance(factor, Tensor) else scale * factor

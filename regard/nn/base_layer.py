@@ -1,0 +1,142 @@
+"""What every attention layer has: a score, a rule, a mask, dropout. The one place where layers call attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from regard.attention import attend, weigh
+from regard.engines.reference import define_weights, dropout_factors
+from regard.errors import DtypeError, OptionError
+from regard.masks import Mask, PerHead
+from regard.modes import is_tracing
+from regard.nn.recording import note
+from regard.planner import choose
+from regard.problem import draw_seed, make_problem
+from regard.scores import Bias, ScaledDot, Score
+from regard.tensors import without_autocast
+from regard.traced import attend_traced
+from regard.view.weights_view import WeightsView
+from regard.weights import Softmax, Weights
+
+
+class AttentionLayer(nn.Module):
+    """The base of attention layers: attention itself, once queries, keys and values are there.
+
+    Args:
+        score: a(q, k); qᵀk/√d if left out.
+        weights: How scores become weights; softmax if left out.
+        mask: Which keys each query may look at, in every call; a list gives each head its own, None for one
+            that sees every key.
+        dropout: The share of weights that are dropped in training.
+    """
+
+    score: Score
+    weights: Weights
+    dropout: float
+
+    def __init__(
+        self,
+        *,
+        score: Score | None = None,
+        weights: Weights | None = None,
+        mask: Mask | Sequence[Mask | None] | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if not 0.0 <= dropout < 1.0:
+            raise OptionError(f"`dropout` must be in [0, 1): got {dropout}. It is the share of weights to drop.")
+        self.score = _checked(ScaledDot() if score is None else score, Score, "score", "ScaledDot()")
+        self.weights = _checked(Softmax() if weights is None else weights, Weights, "weights", "Softmax()")
+        self.mask = PerHead(mask) if isinstance(mask, Sequence) and not isinstance(mask, str) else mask
+        if self.mask is not None:
+            _checked(self.mask, Mask, "mask", "Causal()")
+        self.dropout = dropout
+
+    def pool(
+        self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | None = None, bias: Tensor | None = None
+    ) -> Tensor:
+        """Attention with this layer's score, rule and mask, and one call's own: `(..., n_queries, value_dim)`.
+
+        Args:
+            queries, keys, values: As for `regard.attend`.
+            mask: What this call allows, besides the layer's own mask.
+            bias: `(..., n_queries or 1, n_keys or 1)`, added to the scores.
+        """
+        options = self._options(queries, mask, bias)
+        note(self, queries, keys, options)
+        return attend(queries, keys, values, **options, dropout=self._dropped())
+
+    def view(
+        self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | None = None, bias: Tensor | None = None
+    ) -> WeightsView:
+        """The weights that `pool` uses, before dropout, read without storing them; arguments as `pool`."""
+        options = self._options(queries, mask, bias)
+        note(self, queries, keys, options)
+        return weigh(queries, keys, values, **options, dropout=self._dropped())
+
+    def pool_and_weigh(
+        self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | None = None, bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """What `pool` gives, and the n × m weights as a tensor, those that dropout left; arguments as `pool`."""
+        dropout = self._dropped()
+        if not dropout and not is_tracing():
+            view = self.view(queries, keys, values, mask=mask, bias=bias)
+            return view.output, view.dense().to(values.dtype)  # as PyTorch's layer has them
+        # A view has weights before dropout, and chooses its engine by what tensors hold, which nobody sees while torch
+        # traces: weights come by their definition, and what is pooled by an engine, which drops the same.
+        options = self._options(queries, mask, bias)
+        note(self, queries, keys, options)
+        seed = draw_seed() if dropout else 0
+        problem = make_problem(queries, keys, values, **options, dropout=dropout, seed=seed)
+        with without_autocast(queries.device.type):
+            weights = define_weights(problem)
+            if dropout:
+                weights = weights * dropout_factors(problem, None, weights.dtype)
+        if is_tracing():
+            pooled = attend_traced(queries, keys, values, **options, dropout=dropout, engine=None, seed=seed)
+        else:
+            pooled = choose(problem, None).run(problem)
+        return pooled, weights.to(problem.dtype)
+
+    def own_mask(self) -> Mask | None:
+        """The layer's mask, over all keys that its calls have."""
+        return self.mask
+
+    def by_head(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys as a recording keeps them: with the batch axes that weights are read with."""
+        return queries, keys
+
+    def blanks(self, batch: int, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:
+        """Queries and keys of zeros that take no memory, in the sizes that a call would have: to tell what it keeps."""
+        raise OptionError(
+            f"{type(self).__name__} does not know the sizes of its queries and keys before it is called: what a "
+            f"recording keeps cannot be told. Record with a budget= instead."
+        )
+
+    def extra_repr(self) -> str:
+        # Score and rule are modules, which torch writes below by itself; a mask is not.
+        told = [] if self.mask is None else [f"mask={self.mask!r}"]
+        return ", ".join([*told, f"dropout={self.dropout}"] if self.dropout else told)
+
+    def _dropped(self) -> float:
+        return self.dropout if self.training else 0.0
+
+    def _options(self, queries: Tensor, mask: Mask | None, bias: Tensor | None) -> dict[str, Any]:
+        masks = [each for each in (self.own_mask(), mask) if each is not None]
+        both = masks[0] & masks[1] if len(masks) == 2 else masks[0] if masks else None
+        return {
+            "score": self.score if bias is None else self.score + Bias(bias),
+            "weights": self.weights,
+            "mask": both.to(queries.device) if isinstance(both, Mask) else both,  # what is no mask is refused with it
+        }
+
+
+def _checked(value: Any, kind: type, name: str, example: str) -> Any:
+    if not isinstance(value, kind):
+        raise DtypeError(
+            f"`{name}` must be a {kind.__name__}: got {type(value).__name__}. Pass one of regard's, such as {example}."
+        )
+    return value

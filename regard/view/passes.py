@@ -1,0 +1,320 @@
+"""Passes: how a view computes weights again. One pass finds the statistics of rows; another shows weights to readers.
+
+Compiled kernels do both where they can; plain torch does the rest. Where the rounding of scores would show in weights
+that are computed twice, everything comes from strips of the definition, which are the same for every reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from regard.engines import Engine
+from regard.engines.reference import Reference, define_weights
+from regard.engines.rounding import Rounding
+from regard.engines.state import Pooled
+from regard.engines.strips import pool_by_strips, strips_of
+from regard.engines.tile_stream import Stream, Tile
+from regard.engines.tiled import Tiled, in_range, pool_stream
+from regard.masks import Cover, Selected
+from regard.problem import AttentionProblem
+from regard.progress import Progress
+from regard.tensors import without_autocast
+from regard.view.readings import Reader, TopWeights
+from regard.weights import OneHot, Statistics, TopK, Uniform
+from regard.weights.rule import over_one_tile
+
+if TYPE_CHECKING:
+    from regard.engines.cpu.passes.weight_readings import Readable
+
+
+class Passes:
+    """What is computed for a view, each at most once but for the weights; without gradients.
+
+    Args:
+        problem: Whose weights they are.
+        engine: Says how tiles are cut and whether kernels are used, if it is `Tiled`.
+    """
+
+    def __init__(self, problem: AttentionProblem, engine: Engine) -> None:
+        self._problem = problem
+        self._tiled = engine if isinstance(engine, Tiled) else Tiled()
+        self._by_reference = isinstance(engine, Reference)
+        self._progress = Progress(f"{problem.grid.n_queries:,} × {problem.grid.n_keys:,} weights")
+
+    @cached_property
+    def pooled(self) -> Pooled:
+        """The pooled output, and the statistics with it."""
+        if not self._defined:
+            with self._passes(1):
+                if self._compiled is None:
+                    pooled = pool_stream(self._stream)
+                else:
+                    pooled = in_range(self._stream, self._compiled.pool())
+            if not self._shows(pooled.statistics):
+                return pooled
+        with self._passes(1):
+            return Pooled(pool_by_strips(self._problem), self._statistics_by_strips, None)
+
+    @property
+    def statistics(self) -> Statistics:
+        """Those of every row."""
+        if self.have_pooled:
+            return self.pooled.statistics
+        return self._statistics_by_strips if self.by_strips else self._statistics
+
+    @cached_property
+    def _statistics(self) -> Statistics:
+        """The statistics alone, from a pass without the values: half of the work."""
+        problem = self._problem
+        with self._passes(1):
+            if self._compiled is not None:
+                return self._compiled.statistics()
+            bare = problem.rebuilt((*problem.form.tensors(), problem.values[..., :0]))
+            return pool_stream(replace(self._stream, parts=(bare,))).statistics
+
+    @cached_property
+    def _statistics_by_strips(self) -> Statistics:
+        problem, grid = self._problem, self._problem.grid
+        if not problem.weights.streams:
+            return ()
+        columns = torch.arange(grid.n_keys, device=grid.device)
+        if not grid.n_keys:  # a column that is not allowed stands for none
+            columns = torch.full((1,), -1, device=grid.device)
+        found = []
+        with self._passes(1):
+            for rows in [*strips_of(problem)] or [range(0)]:
+                scores = problem.scores(rows).expand(*grid.batch_shape, len(rows), grid.n_keys)
+                if not grid.n_keys:
+                    scores = scores.new_full((*grid.batch_shape, len(rows), 1), -torch.inf)
+                found.append(problem.weights.solve(over_one_tile(scores, columns)))
+        return tuple(torch.cat(each, dim=-2) for each in zip(*found, strict=True))
+
+    @property
+    def by_strips(self) -> bool:
+        """Whether all weights come from strips of the definition: slower, and the same whenever they are computed."""
+        return self._defined or self.is_sharp
+
+    @cached_property
+    def is_sharp(self) -> bool:
+        """Whether the rounding of scores would show in weights that are computed twice."""
+        if self._rounding.is_small or self._rounding.is_large:
+            return self._rounding.is_large
+        return self._problem.weights.streams and self._rounding.shows(self._statistics)
+
+    @cached_property
+    def _defined(self) -> bool:
+        """Whether it is known beforehand that tiles do not serve."""
+        problem = self._problem
+        # Tiles do not keep NaN and infinity with those alone who see them; and the reference is asked for its own.
+        return not problem.weights.streams or self._by_reference or problem.may_leak or self._rounding.is_large
+
+    @cached_property
+    def _rounding(self) -> Rounding:
+        return Rounding(self._problem)
+
+    def _shows(self, statistics: Statistics) -> bool:
+        """Whether the rounding of scores shows where rows have these statistics; what is known of it is kept."""
+        self.__dict__["is_sharp"] = self._rounding.shows(statistics)
+        return self.is_sharp
+
+    def define(self, problem: AttentionProblem, rows: Tensor | None = None) -> Tensor:
+        """α of some rows, or all, against all keys, `(*batch_shape, rows, n_keys)`.
+
+        Args:
+            problem: This one, perhaps with projections that have a gradient.
+            rows: Which; negative ones are not understood.
+        """
+        shows = not self._rounding.is_small and self._rounding.shows_in(problem.scores(rows))
+        chooses = isinstance(problem.weights, OneHot | TopK)
+        decides = chooses and (self._knows(pool=False) or self._rounding.decides(problem.scores(rows)))
+        if shows or (decides and self.by_strips):
+            return self._strips(problem, problem.grid.rows if rows is None else rows)
+        return define_weights(self.settled(problem) if decides else problem, rows)
+
+    def settled(self, problem: AttentionProblem) -> AttentionProblem:
+        """A problem whose rule chooses keys, with those chosen that every other reading has: a tie may be rounded away.
+
+        Args:
+            problem: This one, perhaps with projections that have a gradient.
+        """
+        rule = problem.weights
+        if not isinstance(rule, OneHot | TopK) or self.by_strips:
+            return problem
+        then = Uniform() if isinstance(rule, OneHot) else rule.then
+        return replace(problem, weights=then, mask=Selected(self.statistics[0])).around(problem.form)
+
+    def _strips(self, problem: AttentionProblem, rows: range | Tensor) -> Tensor:
+        """α of some rows, each cut out of its strip."""
+        found, order = [define_weights(problem, range(0))], []
+        for strip in strips_of(problem):
+            if isinstance(rows, range):
+                mine = range(max(strip.start, rows.start), min(strip.stop, rows.stop))
+                if mine:
+                    weights = define_weights(problem, strip)
+                    found.append(weights[..., mine.start - strip.start : mine.stop - strip.start, :])
+            else:
+                (places,) = torch.where((rows >= strip.start) & (rows < strip.stop))
+                if len(places):
+                    found.append(define_weights(problem, strip).index_select(-2, rows[places] - strip.start))
+                    order.append(places)
+        weights = torch.cat(found, -2)
+        return weights.index_select(-2, torch.cat(order).argsort()) if order else weights
+
+    def weights_of_tile(self, rows: range, columns: range) -> Tensor:
+        """α of a tile, `(*batch_shape, rows, columns)`, in the dtype of computation."""
+        problem = self._problem
+        with self._passes(1):
+            if self.by_strips:
+                return self._strips(problem, rows)[..., columns.start : columns.stop]
+            if self._compiled is not None:
+                return self._compiled.weights(self.statistics, rows, columns)
+            return self._weights_of_aligned_tiles(rows, columns)
+
+    def _weights_of_aligned_tiles(self, rows: range, columns: range) -> Tensor:
+        """α of a tile, cut out of those that readers are shown: other tiles round scores otherwise."""
+        problem, (height, width) = self._problem, self._stream.tile_shape
+        grid, mask = problem.grid, problem.mask
+        found = problem.values.new_zeros(
+            *grid.batch_shape, len(rows), len(columns), dtype=problem.compute_dtype, requires_grad=False
+        )
+        for top in range(rows.start // height * height, rows.stop, height):
+            block = range(top, min(top + height, grid.n_queries))
+            for left in range(columns.start // width * width, columns.stop, width):
+                across = range(left, min(left + width, grid.n_keys))
+                cover = Cover.ALL if mask is None else mask.cover(block, across, grid)
+                if cover is not Cover.NONE:
+                    weights = self.weights_of(Tile(problem, block, across, 0, cover))
+                    _overlap(found, rows, columns, block, across).copy_(_overlap(weights, block, across, rows, columns))
+        return found
+
+    def weights_of(self, tile: Tile) -> Tensor:
+        """α of a tile, `(*batch_shape, rows, columns)`, in the dtype of computation."""
+        rows = slice(tile.rows.start, tile.rows.stop)
+        statistics = tuple(each[..., rows, :] for each in self.statistics)
+        return self._problem.weights.weights(tile.scores(), statistics, tile.positions)
+
+    def read(self, readers: Sequence[Reader[Any]], *, pool: bool = False) -> None:
+        """Show every weight that is not masked to every reader, once.
+
+        Args:
+            readers: Who wants to see them.
+            pool: Whether `pooled` will be asked for, too: then statistics are found in the same pass as it.
+        """
+        if not readers:
+            return
+        self._start(readers)
+        compiled = [reader for reader in readers if self.compiles and reader.targets()]
+        plain = [reader for reader in readers if reader not in compiled]
+        known = self._knows(pool)
+        together = not known and len(compiled) == 1 and self._finds(compiled[0])
+        with self._passes((not known) + (bool(compiled) and not together) + bool(plain)):
+            if together:
+                self._find(compiled.pop(), pool)
+            elif pool:
+                _ = self.pooled  # first, so that it has the statistics
+            if self.by_strips:
+                self._start(readers)
+                compiled, plain = [], list(readers)
+            if self._compiled is not None and compiled:
+                targets = {name: target for reader in compiled for name, target in reader.targets().items()}
+                self._compiled.read(self.statistics, targets)
+            for weights, rows, columns in self._blocks() if plain else ():
+                for reader in plain:
+                    reader.absorb(weights, rows, columns)
+
+    def _start(self, readers: Sequence[Reader[Any]]) -> None:
+        for reader in readers:
+            reader.start(self._problem.grid, self._problem.compute_dtype)
+
+    def _knows(self, pool: bool) -> bool:
+        """Whether statistics are there, or will not be asked for; and the output, if that is wanted."""
+        if pool:
+            return self.have_pooled
+        return self._defined or self.have_pooled or "_statistics" in self.__dict__
+
+    @property
+    def have_pooled(self) -> bool:
+        """Whether the output is there."""
+        return "pooled" in self.__dict__
+
+    @property
+    def compiles(self) -> bool:
+        """Whether compiled kernels do what they can."""
+        return not self._defined and self._compiled is not None
+
+    def _finds(self, reader: Reader[Any]) -> bool:
+        """Whether what a reader wants can be found in the pass that finds the statistics."""
+        return isinstance(reader, TopWeights) and self._compiled is not None and self._compiled.finds_heaviest
+
+    def _find(self, reader: Reader[Any], pool: bool) -> None:
+        """One pass for the statistics and a reader; and for the output, if it is wanted."""
+        assert self._compiled is not None
+        compiled = self._compiled if pool else self._compiled.bare()
+        pooled = compiled.pool_and_find(reader.targets())
+        self.__dict__["_statistics"] = pooled.statistics
+        if pool and not self._shows(pooled.statistics):
+            self.__dict__["pooled"] = in_range(self._stream, pooled)
+
+    def _blocks(self) -> Iterator[tuple[Tensor, range, range]]:
+        if self.by_strips:
+            for rows in strips_of(self._problem) if self._problem.grid.n_keys else ():
+                yield define_weights(self._problem, rows), rows, self._problem.grid.columns
+                self._progress.advance(len(rows) / self._problem.grid.n_queries)
+            return
+        if self._compiled is None:
+            for rows in self._stream.row_blocks():
+                for tile in self._stream.tiles(rows):
+                    yield self.weights_of(tile), tile.rows, tile.columns
+            return
+        mask, grid = self._problem.mask, self._problem.grid
+        for rows, columns in self._compiled.cuts():
+            if mask is None or mask.cover(rows, columns, grid) is not Cover.NONE:
+                yield self._compiled.weights(self.statistics, rows, columns), rows, columns
+            self._progress.advance(len(rows) / grid.n_queries * len(columns) / grid.n_keys)
+
+    @cached_property
+    def _stream(self) -> Stream:
+        tiled = self._tiled
+        return _WatchedStream((self._problem,), tiled.tile_elements, tiled.kernels, self._progress.advance)
+
+    @cached_property
+    def _compiled(self) -> Readable | None:
+        if self._stream.compiled is None:
+            return None
+        from regard.engines.cpu.passes.weight_readings import Readable
+
+        return Readable(self._stream.compiled.program, self._progress.advance)
+
+    @contextmanager
+    def _passes(self, count: int) -> Iterator[None]:
+        """Around some passes: no gradients, no autocast, and a bar if they take long."""
+        device = self._problem.grid.device.type
+        with torch.no_grad(), without_autocast(device), self._progress.over(count):
+            yield
+
+
+def _overlap(tile: Tensor, rows: range, columns: range, other_rows: range, other_columns: range) -> Tensor:
+    """The part of a tile of these rows and columns that another has too."""
+    top, left = max(rows.start, other_rows.start), max(columns.start, other_columns.start)
+    end, right = min(rows.stop, other_rows.stop), min(columns.stop, other_columns.stop)
+    return tile[..., top - rows.start : end - rows.start, left - columns.start : right - columns.start]
+
+
+@dataclass(frozen=True)
+class _WatchedStream(Stream):
+    """A stream that tells which share of a pass each block of rows was."""
+
+    advance: Callable[[float], None] = lambda share: None
+    reads: ClassVar[bool] = True
+
+    def row_blocks(self) -> Iterator[range]:
+        for rows in super().row_blocks():
+            yield rows
+            self.advance(len(rows) / self.grid.n_queries)
