@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.database.cells import SIGNS, TEXT_MARKS, WRITING, Style, understand
+from regard.database.column_names import check_names
 from regard.database.quotes import check_quotes
-from regard.database.spelling import check_names
 from regard.database.text_bytes import chunks_of, contents
 from regard.errors import TableError
 

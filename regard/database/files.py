@@ -8,10 +8,10 @@ from types import ModuleType
 from typing import Any
 
 from regard.database.arrow_buffers import expanded_size
+from regard.database.column_names import closest
 from regard.database.delimited import check_columns, read_csv
 from regard.database.expanded_size import column_size
 from regard.database.parquet import read_parquet
-from regard.database.spelling import closest
 from regard.database.text_bytes import COMPRESSED, check_size
 from regard.errors import MissingDependency, TableError
 

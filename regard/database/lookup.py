@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from regard.database.column_names import closest
 from regard.database.columns import CategoryColumn, Column, NumberColumn, Quantity, TextColumn, TimeColumn, VectorColumn
 from regard.database.python_values import hashable, is_missing, plain
-from regard.database.spelling import closest
 from regard.errors import OptionError
 
 CANDIDATES = 5000

@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.database.column_names import check_names
 from regard.database.columns import CategoryColumn, Column, NumberColumn, VectorColumn, names
 from regard.database.key_matrix import UNKNOWN
 from regard.database.python_values import is_missing, plain
-from regard.database.spelling import check_names
 from regard.errors import OptionError, ShapeError
 
 Query = tuple[Any, ...]

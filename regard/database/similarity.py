@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from regard.database.bandwidth import Choice, Widths, mixed_score
+from regard.database.column_names import check_names
 from regard.database.columns import Column, Quantity, names
 from regard.database.combining import (
     TOO_FAR,
@@ -21,7 +22,6 @@ from regard.database.combining import (
     words,
 )
 from regard.database.key_matrix import Encoding
-from regard.database.spelling import check_names
 from regard.errors import OptionError
 from regard.scores import Custom, Equal, Gaussian, OnColumns, Scaled, Score, SoftCap, Sum, WithBias
 from regard.weights import Softmax, Weights

@@ -8,10 +8,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from regard.database.column_names import check_names
 from regard.database.columns import CategoryColumn, Column, IdColumn, TextColumn, names
 from regard.database.python_columns import column_from
 from regard.database.python_values import Entries
-from regard.database.spelling import check_names
 from regard.errors import OptionError, ShapeError
 from regard.scores import Cosine, Score
 

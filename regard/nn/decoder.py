@@ -13,12 +13,12 @@ from torch.nn import functional
 from regard.errors import OptionError
 from regard.masks import Causal, Mask
 from regard.nn.cache import KeyValueCache, LayerCache
-from regard.nn.causal_mask import looks_causal
 from regard.nn.feed_forward import Activation, WithFeedForward
 from regard.nn.input_checks import refuse_nested
 from regard.nn.multi_head import MultiHeadAttention
 from regard.nn.positional_encoding import Rotary
 from regard.nn.pytorch_layers import besides
+from regard.nn.torch_masks import looks_causal
 from regard.scores import Score
 from regard.weights import Weights
 

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.masks import Mask
-from regard.nn.causal_mask import looks_causal
 from regard.nn.feed_forward import Activation, WithFeedForward
 from regard.nn.input_checks import check_tensors, refuse_nested
 from regard.nn.multi_head import MultiHeadAttention
 from regard.nn.positional_encoding import Rotary
 from regard.nn.pytorch_layers import besides
 from regard.nn.recording import record
+from regard.nn.torch_masks import looks_causal
 from regard.scores import Score
 from regard.view.weights_view import WeightsView
 from regard.weights import Weights

@@ -11,12 +11,12 @@ from torch.nn import functional
 from regard.errors import LayerRuntimeError
 from regard.masks import Mask
 from regard.nn.base_layer import AttentionLayer
-from regard.nn.causal_mask import causal_mask
 from regard.nn.decoder import Decoder, DecoderLayer
 from regard.nn.encoder import Encoder, EncoderLayer
 from regard.nn.feed_forward import Activation
 from regard.nn.input_checks import refuse_nested
 from regard.nn.pytorch_layers import besides
+from regard.nn.torch_masks import causal_mask
 from regard.scores import Score
 from regard.weights import Weights
 
