@@ -203,20 +203,20 @@ def _equal(one: object, other: object) -> bool:
 
 def start_partial(problem: AttentionProblem) -> Partial:
     """The partial over the keys of one problem."""
-    if not problem.weights.streams:
+    if not problem.rule.streams:
         raise EngineRefusal(
-            f"partial() must have a rule with passes over tiles: {type(problem.weights).__name__} has none. "
+            f"partial() must have a rule with passes over tiles: {type(problem.rule).__name__} has none. "
             f"Define solve(fold), or use attend()."
         )
     stream = Stream((problem,))
     with torch.no_grad(), capturing() as captured, torch.autocast(problem.grid.device.type, enabled=False):
-        sums = sum_stream(stream) if isinstance(problem.weights, OnePass) else None
+        sums = sum_stream(stream) if isinstance(problem.rule, OnePass) else None
     inputs = (*problem.inputs, *captured.values())
     needs_parts = sums is None or (torch.is_grad_enabled() and any(each.requires_grad for each in inputs))
     return Partial(
         asked=Asked(problem.queries),
         score=problem.score,
-        rule=problem.weights,
+        rule=problem.rule,
         n_parts=1,
         shape=problem.output_shape,
         dtype=problem.dtype,

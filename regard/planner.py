@@ -170,5 +170,5 @@ def _describe(problem: AttentionProblem) -> str:
     mask = "" if problem.mask is None else f", mask {problem.mask!r}"
     return (
         f"{batch}{grid.n_queries} queries × {grid.n_keys} keys, {dtype} on {grid.device}: "
-        f"{type(problem.score).__name__} under {type(problem.weights).__name__}{mask}"
+        f"{type(problem.score).__name__} under {type(problem.rule).__name__}{mask}"
     )

@@ -38,7 +38,7 @@ class AttentionProblem:
     keys: Tensor  # (..., n_keys, key_dim)
     values: Tensor  # (..., n_keys, value_dim)
     score: Score
-    weights: Weights
+    rule: Weights
     mask: Mask | None
     dropout: float
     seed: int | Tensor  # what dropout depends on, a tensor while tracing; 0 without dropout
@@ -57,7 +57,7 @@ class AttentionProblem:
     @kept
     def grid(self) -> Grid:
         """The size of the problem: all batch axes broadcast."""
-        form, heads = self.form, self.weights.batch_shape
+        form, heads = self.form, self.rule.batch_shape
         try:
             form_shape = form.batch_shape
             scores_shape = broadcast_shapes(form_shape, heads) if heads else form_shape
@@ -115,7 +115,7 @@ class AttentionProblem:
         """Every tensor that the output depends on and that this problem knows of."""
         # Even a gradient of zero becomes NaN on its way through the projection of a NaN.
         form = self.sane[0] if self.may_leak else self.form
-        return (*form.tensors(), self.values, *self.weights.learned())
+        return (*form.tensors(), self.values, *self.rule.learned())
 
     def settle(self) -> None:
         """Compute what is computed once, now: inside a checkpoint its history would be lost with the first pass."""
@@ -193,9 +193,9 @@ class AttentionProblem:
                     f"`form` of {type(self.score).__name__} must return a Form: got {type(form).__name__}. "
                     f"Return DotForm(left, right) or another of regard.scores.form, or wrap a function in Custom."
                 )
-            if not self.weights.scored:
+            if not self.rule.scored:
                 return without_scores(form)
-            return scaled_by(form, self.weights.factor)
+            return scaled_by(form, self.rule.factor)
 
 
 def make_problem(

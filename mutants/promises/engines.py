@@ -95,7 +95,7 @@ ENGINES = (
     Mutant(
         "tiles refuse rules without passes",
         "regard/engines/tiled.py",
-        "if not problem.weights.streams:",
+        "if not problem.rule.streams:",
         "if False:",
         ("tests/weights/test_user_rules.py", "tests/test_planner.py -k engine"),
     ),

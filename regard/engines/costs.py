@@ -47,7 +47,7 @@ class Work:
 
 def work_of(problem: AttentionProblem) -> Work:
     """What a problem comes to."""
-    grid, form, rule = problem.grid, problem.form, problem.weights
+    grid, form, rule = problem.grid, problem.form, problem.rule
     tensors = form.tensors()
     by_channels = isinstance(form, ChannelForm)
     dims = problem.values.shape[-1] + (0 if by_channels else tensors[0].shape[-1])

@@ -32,13 +32,13 @@ def define(problem: AttentionProblem, rows: Span | None = None) -> Tensor:
 def define_weights(problem: AttentionProblem, rows: Span | None = None) -> Tensor:
     """α(q, k_i) for some queries, or all: `(*batch_shape, rows, n_keys)`, before dropout."""
     scores = problem.scores(rows)  # a(q, k), −inf where the mask does not allow the pair
-    if problem.weights.choices:
+    if problem.rule.choices:
         columns = torch.arange(scores.shape[-1], device=scores.device)
         form = problem.form if rows is None else problem.form.narrow(rows, problem.grid.columns)
-        settings = columns, problem.weights.choices, form, lambda: twins_of(problem)
+        settings = columns, problem.rule.choices, form, lambda: twins_of(problem)
         scores = with_ties_settled(scores, *settings)
     # The rule, row by row. The meta device has no numbers for it to decide by, and weights have the shape of scores.
-    alpha = scores if scores.device.type == "meta" else problem.weights.define(scores)
+    alpha = scores if scores.device.type == "meta" else problem.rule.define(scores)
     return alpha.expand(*problem.grid.batch_shape, *alpha.shape[-2:])
 
 

@@ -41,7 +41,7 @@ class Rounding:
     """How far apart two roundings of the scores of a problem may be."""
 
     def __init__(self, problem: AttentionProblem) -> None:
-        self._rule, self._eps = problem.weights, torch.finfo(problem.compute_dtype).eps
+        self._rule, self._eps = problem.rule, torch.finfo(problem.compute_dtype).eps
         known = not (isinstance(self._rule, _PROPORTIONAL) or problem.queries.is_meta or is_tracing())
         with torch.no_grad():
             self._terms = _terms_of(problem.form) if known else _Terms(0.0, 0.0)
@@ -88,7 +88,7 @@ def rounds_apart(problem: AttentionProblem, statistics: Statistics) -> bool:
     """Whether the best scores of rows are so large that rounding shows; it costs microseconds, where `Rounding` looks
     at every query and key.
     """
-    peaks = _peaks(problem.weights, statistics)
+    peaks = _peaks(problem.rule, statistics)
     return peaks is not None and are_large(peaks)
 
 

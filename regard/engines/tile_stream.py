@@ -105,7 +105,7 @@ class Stream:
 
     @property
     def rule(self) -> Weights:
-        return self.parts[0].weights
+        return self.parts[0].rule
 
     @cached_property
     def grid(self) -> Grid:

@@ -56,12 +56,12 @@ class Tiled(Engine):
 
     def refusals(self, problem: AttentionProblem) -> list[str]:
         reasons = super().refusals(problem)
-        if not problem.weights.streams:
-            reasons.append(f"{type(problem.weights).__name__} defines no passes over tiles (Weights.solve)")
-        elif type(problem.weights).learned is Weights.learned and any(
-            each.requires_grad for each in problem.weights.parameters()
+        if not problem.rule.streams:
+            reasons.append(f"{type(problem.rule).__name__} defines no passes over tiles (Weights.solve)")
+        elif type(problem.rule).learned is Weights.learned and any(
+            each.requires_grad for each in problem.rule.parameters()
         ):
-            reasons.append(f"{type(problem.weights).__name__} has parameters that its learned() does not name")
+            reasons.append(f"{type(problem.rule).__name__} has parameters that its learned() does not name")
         elif self.kernels is True and (reason := why_plain(problem, kernels=True)) and not is_empty(problem):
             reasons.append(reason)
         return reasons
@@ -75,7 +75,7 @@ class Tiled(Engine):
         batch = math.prod(grid.batch_shape)
         scores = batch * rows * columns
         tile = scores * (2 * problem.form.width + 3)
-        strip = 0 if isinstance(problem.weights, OnePass) else batch * rows * grid.n_keys
+        strip = 0 if isinstance(problem.rule, OnePass) else batch * rows * grid.n_keys
         per_row = batch * grid.n_queries * (problem.values.shape[-1] + 2)
         # Blocks of rows are put together at the end, beside them and the last scores; in half precision they are never
         # the output itself.
@@ -120,7 +120,7 @@ def _projected_bytes(problem: AttentionProblem) -> int:
 
 def _tracked(problem: AttentionProblem) -> bool:
     """Whether a gradient may be asked for."""
-    inputs = (*problem.form.tensors(), problem.values, *problem.weights.learned())
+    inputs = (*problem.form.tensors(), problem.values, *problem.rule.learned())
     return torch.is_grad_enabled() and (problem.form.captures or any(each.requires_grad for each in inputs))
 
 

@@ -207,11 +207,11 @@ class Recording:
             problem = replace(
                 part,
                 queries=_blank(part.queries),
-                keys=part.keys.clone() if part.weights.choices else _blank(part.keys),  # who chooses asks for ties
+                keys=part.keys.clone() if part.rule.choices else _blank(part.keys),  # who chooses asks for ties
                 values=_blank(part.values),
                 mask=copy.deepcopy(part.mask, {id(each): each for each in own}),  # others may be written into
                 score=layer.score,
-                weights=copy.deepcopy(part.weights).requires_grad_(False),  # they may learn on
+                rule=copy.deepcopy(part.rule).requires_grad_(False),  # they may learn on
             )
             problem.around(part.form.rebuilt(iter([tensor.clone() for tensor in part.form.tensors()])))
             self.bytes += size
@@ -235,10 +235,10 @@ class Recording:
             n_heads = grid.batch_shape[-1]
             if any(not -n_heads <= head < n_heads for head in self._heads):
                 raise OptionError(f"`heads` must be from 0 to {n_heads - 1}: got {self._heads}.")
-            if problem.weights.batch_shape:
+            if problem.rule.batch_shape:
                 raise OptionError(
                     f"`heads` must be left out where the rule has a number for each head: got {self._heads} with "
-                    f"{type(problem.weights).__name__}. Record every head, and read those."
+                    f"{type(problem.rule).__name__}. Record every head, and read those."
                 )
             heads = torch.tensor([head % n_heads for head in self._heads], dtype=torch.long, device=grid.device)
             form = form.rebuilt(iter([of_heads(tensor, heads, n_heads) for tensor in form.tensors()]))
@@ -277,7 +277,7 @@ def _nbytes(problem: AttentionProblem, shared: Sequence[Tensor] = ()) -> int:
     """The bytes that a recording of a problem keeps: its form's, keys', and those of masks that nobody else has."""
     masks = () if problem.mask is None else problem.mask.tensors()
     others = [tensor for tensor in masks if all(tensor is not each for each in shared)]
-    keys = [problem.keys] if problem.weights.choices else []
+    keys = [problem.keys] if problem.rule.choices else []
     return sum(tensor.nbytes for tensor in (*problem.form.tensors(), *keys, *others))
 
 

@@ -82,7 +82,7 @@ def _run(engine: Engine, problem: AttentionProblem) -> dict[str, Tensor] | Score
         return error
     inputs = {"queries": problem.queries, "keys": problem.keys, "values": problem.values}
     inputs |= {f"score.{name}": each for name, each in problem.score.named_parameters()}
-    inputs |= {f"weights.{name}": each for name, each in problem.weights.named_parameters()}
+    inputs |= {f"weights.{name}": each for name, each in problem.rule.named_parameters()}
     generator = torch.Generator().manual_seed(2)
     weighting = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(output)
     gradients = torch.autograd.grad(output, list(inputs.values()), weighting, allow_unused=True)

@@ -216,7 +216,7 @@ def _gradients_over_tiles(
     problem: AttentionProblem, gradient: Tensor, output: Tensor, statistics: Tensor
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The inputs of the problem that need a gradient, and those gradients."""
-    rule = problem.weights
+    rule = problem.rule
     slope_mean = statistics[..., -problem.values.shape[-1] :].to(output.dtype) if rule.centre == "slope" else None
     # Kernels may have become ready since the forward pass, and they round scores otherwise.
     stream = Stream((problem,), kernels=None if bool(statistics.flatten()[0]) else False)

@@ -79,7 +79,7 @@ def _name_of(engine: str | Engine) -> str:
 
 def _straight(problem: AttentionProblem) -> Tensor | None:
     """softmax(scale · QKᵀ)V without a mask, by PyTorch's own operator, which compilers know; None for all else."""
-    form, rule, grid, values = problem.form, problem.weights, problem.grid, problem.values
+    form, rule, grid, values = problem.form, problem.rule, problem.grid, problem.values
     if type(form) is not DotForm or form.steps or type(rule) is not Softmax or rule.sink is not None:
         return None
     if problem.mask is not None or problem.dropout:

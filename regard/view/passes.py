@@ -82,7 +82,7 @@ class Passes:
     @cached_property
     def _statistics_by_strips(self) -> Statistics:
         problem, grid = self._problem, self._problem.grid
-        if not problem.weights.streams:
+        if not problem.rule.streams:
             return ()
         columns = torch.arange(grid.n_keys, device=grid.device)
         if not grid.n_keys:  # a column that is not allowed stands for none
@@ -93,7 +93,7 @@ class Passes:
                 scores = problem.scores(rows).expand(*grid.batch_shape, len(rows), grid.n_keys)
                 if not grid.n_keys:
                     scores = scores.new_full((*grid.batch_shape, len(rows), 1), -torch.inf)
-                found.append(problem.weights.solve(over_one_tile(scores, columns)))
+                found.append(problem.rule.solve(over_one_tile(scores, columns)))
         return tuple(torch.cat(each, dim=-2) for each in zip(*found, strict=True))
 
     @property
@@ -106,14 +106,14 @@ class Passes:
         """Whether the rounding of scores would show in weights that are computed twice."""
         if self._rounding.is_small or self._rounding.is_large:
             return self._rounding.is_large
-        return self._problem.weights.streams and self._rounding.shows(self._statistics)
+        return self._problem.rule.streams and self._rounding.shows(self._statistics)
 
     @cached_property
     def _defined(self) -> bool:
         """Whether it is known beforehand that tiles do not serve."""
         problem = self._problem
         # Tiles do not keep NaN and infinity with those alone who see them; and the reference is asked for its own.
-        return not problem.weights.streams or self._by_reference or problem.may_leak or self._rounding.is_large
+        return not problem.rule.streams or self._by_reference or problem.may_leak or self._rounding.is_large
 
     @cached_property
     def _rounding(self) -> Rounding:
@@ -132,7 +132,7 @@ class Passes:
             rows: Which; negative ones are not understood.
         """
         shows = not self._rounding.is_small and self._rounding.shows_in(problem.scores(rows))
-        chooses = isinstance(problem.weights, OneHot | TopK)
+        chooses = isinstance(problem.rule, OneHot | TopK)
         decides = chooses and (self._knows(pool=False) or self._rounding.decides(problem.scores(rows)))
         if shows or (decides and self.by_strips):
             return self._strips(problem, problem.grid.rows if rows is None else rows)
@@ -144,11 +144,11 @@ class Passes:
         Args:
             problem: This one, perhaps with projections that have a gradient.
         """
-        rule = problem.weights
+        rule = problem.rule
         if not isinstance(rule, OneHot | TopK) or self.by_strips:
             return problem
         then = Uniform() if isinstance(rule, OneHot) else rule.then
-        return replace(problem, weights=then, mask=Selected(self.statistics[0])).around(problem.form)
+        return replace(problem, rule=then, mask=Selected(self.statistics[0])).around(problem.form)
 
     def _strips(self, problem: AttentionProblem, rows: range | Tensor) -> Tensor:
         """α of some rows, each cut out of its strip."""
@@ -198,7 +198,7 @@ class Passes:
         """α of a tile, `(*batch_shape, rows, columns)`, in the dtype of computation."""
         rows = slice(tile.rows.start, tile.rows.stop)
         statistics = tuple(each[..., rows, :] for each in self.statistics)
-        return self._problem.weights.weights(tile.scores(), statistics, tile.positions)
+        return self._problem.rule.weights(tile.scores(), statistics, tile.positions)
 
     def read(self, readers: Sequence[Reader[Any]], *, pool: bool = False) -> None:
         """Show every weight that is not masked to every reader, once.

@@ -71,7 +71,7 @@ def held(problem: AttentionProblem) -> AttentionProblem:
     mask = problem.mask
     tensors = (problem.queries, problem.keys, problem.values, *problem.form.tensors())
     masked = () if mask is None else mask.tensors()
-    learned = (*problem.weights.parameters(), *problem.weights.buffers())
+    learned = (*problem.rule.parameters(), *problem.rule.buffers())
     if is_tracing() or not any(each.is_inference() for each in (*tensors, *masked, *learned)):
         return problem
     queries, keys, values, *form = (each.clone() if each.is_inference() else each for each in tensors)
@@ -81,7 +81,7 @@ def held(problem: AttentionProblem) -> AttentionProblem:
         keys=keys,
         values=values,
         mask=copy.deepcopy(mask),
-        weights=copy.deepcopy(problem.weights),
+        rule=copy.deepcopy(problem.rule),
     )
     # Where `kept` keeps what it has computed: projections are not done again.
     copied.__dict__["form"] = problem.form.rebuilt(iter(form))
@@ -92,7 +92,7 @@ def _named(problem: AttentionProblem, score: bool) -> Iterator[tuple[str, Tensor
     """Every tensor that weights depend on, and what a message calls it: the plainest name first."""
     yield from (("`queries`", problem.queries), ("`keys`", problem.keys), ("`values`", problem.values))
     captures = problem.form.captures
-    for of, module in (("score", problem.score if score or captures else None), ("weights", problem.weights)):
+    for of, module in (("score", problem.score if score or captures else None), ("weights", problem.rule)):
         if module is not None:
             tensors = (*module.named_parameters(), *module.named_buffers())
             yield from ((f"`{of}.{name}`", each) for name, each in tensors)

@@ -86,18 +86,18 @@ class WeightsView:
     @property
     def kind(self) -> Kind:
         """What the rule promises of its weights: linear, conic, convex, one-hot or uniform."""
-        return self._problem.weights.kind
+        return self._problem.rule.kind
 
     def log_normalizer(self) -> Tensor:
         """log Z of each query, `(*batch_shape, n_queries)`; −inf where nothing is allowed.
 
         Z is Σ exp(a) for softmax and Σ a for proportional; other rules have none.
         """
-        normalizer = self._problem.weights.log_normalizer(self._passes.statistics) if self._streams else None
+        normalizer = self._problem.rule.log_normalizer(self._passes.statistics) if self._streams else None
         if normalizer is None:
             raise OptionError(
                 f"log_normalizer() must have a rule that divides by a sum, such as Softmax: "
-                f"got {type(self._problem.weights).__name__}. Use received() or entropy() for others."
+                f"got {type(self._problem.rule).__name__}. Use received() or entropy() for others."
             )
         return normalizer
 
@@ -205,7 +205,7 @@ class WeightsView:
         """
         if entropy and self.kind not in ("convex", "one-hot", "uniform"):
             raise OptionError(
-                f"entropy() must have weights that sum to 1: {type(self._problem.weights).__name__} gives "
+                f"entropy() must have weights that sum to 1: {type(self._problem.rule).__name__} gives "
                 f"{self.kind} ones. Use a rule such as Softmax()."
             )
         results: dict[str, Any] = {}
@@ -240,7 +240,7 @@ class WeightsView:
         """
         sums = RowSums()
         self._passes.read([sums])
-        rule = type(self._problem.weights).__name__
+        rule = type(self._problem.rule).__name__
         least, total, most, count = sums.result()
         tolerance = max(1e-5, 8 * torch.finfo(self._problem.compute_dtype).eps)
         if self.kind != "linear" and least.numel() and float(least.min()) < 0:
@@ -280,7 +280,7 @@ class WeightsView:
 
     @property
     def _streams(self) -> bool:
-        return self._problem.weights.streams
+        return self._problem.rule.streams
 
     @property
     def _tracks(self) -> bool:
@@ -302,7 +302,7 @@ class WeightsView:
         problem = self._problem
         lines = [
             f"WeightsView of {self.kind} weights, {' × '.join(map(str, self.shape))}: "
-            f"{type(problem.score).__name__} under {type(problem.weights).__name__}"
+            f"{type(problem.score).__name__} under {type(problem.rule).__name__}"
         ]
         if self._versions.changed is not None:
             lines.append(f"  (expired: {self._versions.changed} was changed in place)")

@@ -30,7 +30,7 @@ def problem_of(score=None, rule=None, mask=None):
 
 
 def said_of(problem):
-    return describe(problem.form, problem.weights, problem.mask, 0.25, "tiled", True)
+    return describe(problem.form, problem.rule, problem.mask, 0.25, "tiled", True)
 
 
 CASES = (

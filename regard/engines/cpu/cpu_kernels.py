@@ -60,7 +60,7 @@ class Compiled:
             return self._pool(way)
         index = choose_keys(program, way)
         pooled = self._pool(self._chosen(index))
-        if isinstance(program.problem.weights, OneHot):
+        if isinstance(program.problem.rule, OneHot):
             return Pooled(pooled.output, (index,), None)
         return Pooled(pooled.output, (index, *pooled.statistics), pooled.slope_mean)
 
@@ -116,7 +116,7 @@ class Compiled:
         if program.choose:
             index, *inner = statistics
             way, statistics = self._chosen(index), tuple(inner)
-        if isinstance(program.problem.weights, OneHot):
+        if isinstance(program.problem.rule, OneHot):
             statistics = (torch.zeros(1, 1, **FLOATS), torch.ones(1, 1, **FLOATS))
         shape = (*grid.batch_shape, grid.n_queries, 1)
         # A compiled call keeps statistics side by side, and kernels take what lies together.

@@ -22,7 +22,7 @@ _QUERY_FACTORS, _KEY_FACTORS = 5.5, 1.5  # numbers for each channel of tanh
 
 def kernel_bytes(problem: AttentionProblem) -> int:
     """About how many bytes a forward pass of the kernels takes."""
-    form, grid, (rule, choose) = problem.form, problem.grid, inner_rule(problem.weights)
+    form, grid, (rule, choose) = problem.form, problem.grid, inner_rule(problem.rule)
     left, right = form.tensors()[:2]
     n_rows, value_dim = math.prod(grid.batch_shape) * grid.n_queries, problem.values.shape[-1]
     threads = max(min(torch.get_num_threads(), -(-n_rows // 256)), 1)

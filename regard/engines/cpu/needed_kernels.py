@@ -21,7 +21,7 @@ def needed_kernels(problem: AttentionProblem, *, reads: bool = False) -> frozens
         problem: One that `vocabulary.unsupported` says nothing against.
         reads: Whether its weights are read, as by a view.
     """
-    form, (rule, choose) = problem.form, inner_rule(problem.weights)
+    form, (rule, choose) = problem.form, inner_rule(problem.rule)
     by_channels = isinstance(form, ChannelForm)
     masked = problem.mask is not None
     alike = not (by_channels or masked or problem.dropout or form.steps)
@@ -32,7 +32,7 @@ def needed_kernels(problem: AttentionProblem, *, reads: bool = False) -> frozens
         # Rows whose mask lists few keys gather them; channel scores always go by tiles.
         masked and not by_channels,
         alike and not choose and math.prod(problem.grid.batch_shape) >= FEWEST_ENTRIES,
-        any(each.requires_grad for each in (*form.tensors(), problem.values, *problem.weights.learned())),
+        any(each.requires_grad for each in (*form.tensors(), problem.values, *problem.rule.learned())),
         reads,
     )
 

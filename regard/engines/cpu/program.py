@@ -177,7 +177,7 @@ def pick(tensor: Tensor, index: tuple[int, ...], trailing: int) -> Tensor:
 def translate(problem: AttentionProblem) -> Program:
     """The program of a problem that `vocabulary.unsupported` says nothing against."""
     form = problem.form
-    inner, choose = inner_rule(problem.weights)
+    inner, choose = inner_rule(problem.rule)
     assert inner is not None
     assert isinstance(form, DotForm | ChannelForm)
     left, channel, scale = _plain(form.left), None, 1.0

@@ -48,14 +48,14 @@ STEPS = (
 
 def unsupported(problem: AttentionProblem) -> str | None:
     """Why kernels cannot compute a problem; None if they can."""
-    form, (rule, choose) = problem.form, inner_rule(problem.weights)
+    form, (rule, choose) = problem.form, inner_rule(problem.rule)
     if problem.grid.device.type != "cpu":
         return "the kernels are for CPUs"
     if problem.compute_dtype != torch.float32:
         return f"the kernels compute in float32, not {str(problem.compute_dtype).removeprefix('torch.')}"
     if rule is None:
-        learned = "a learned alpha of " if isinstance(problem.weights, Entmax) else ""
-        return f"the kernels do not have {learned}{type(problem.weights).__name__}"
+        learned = "a learned alpha of " if isinstance(problem.rule, Entmax) else ""
+        return f"the kernels do not have {learned}{type(problem.rule).__name__}"
     if not (type(form) is DotForm or (type(form) is ChannelForm and not choose)):
         return f"the kernels do not have {type(problem.score).__name__}" + (" under a choice of keys" if choose else "")
     if is_empty(problem):

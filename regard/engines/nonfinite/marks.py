@@ -43,7 +43,7 @@ class Marks(NamedTuple):
 def follows(problem: AttentionProblem) -> bool:
     """Whether it is known what a score of NaN comes to under this form and rule."""
     sane, _, _ = problem.sane
-    rule = problem.weights
+    rule = problem.rule
     if type(rule) not in SPREADS or (isinstance(rule, TopK) and SPREADS.get(type(rule.then)) != ROW):
         return False
     if not _carries(sane) or 0 in (*problem.output_shape, problem.grid.n_keys):
@@ -83,7 +83,7 @@ def mark(problem: AttentionProblem, chooses: bool) -> Marks | None:
     infinite_queries, infinite_keys = broken_queries & ~undefined_queries, broken_keys & ~undefined_keys
     unclear = infinite_queries | sees(problem, infinite_keys)
     undefined = (undefined_queries & any_seen(problem)) | sees(problem, undefined_keys)
-    rule = problem.weights
+    rule = problem.rule
     chosen = False
     if isinstance(rule, TopK):
         # What a row then weighs is NaN: it may pass to those chosen, and to no other.

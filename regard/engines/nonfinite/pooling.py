@@ -46,11 +46,11 @@ def pool_nonfinite(problem: AttentionProblem, run: Run, *, chooses: bool) -> Ten
 
 def _pool(problem: AttentionProblem, run: Run, marks: Marks) -> Tensor:
     # Whether nobody is left whose output is not known.
-    known = SPREADS[type(problem.weights)] == ROW and bool((marks.undefined | ~any_seen(problem)).all())
+    known = SPREADS[type(problem.rule)] == ROW and bool((marks.undefined | ~any_seen(problem)).all())
     counts = None if known else Counts.of(problem)
     sane, _, _ = problem.sane
     tensors = sane.tensors()
-    inputs = (problem.values, *tensors, *problem.weights.learned())
+    inputs = (problem.values, *tensors, *problem.rule.learned())
     tracked = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
     case = _Case(problem, marks, counts)
     token = None
@@ -93,7 +93,7 @@ class _Case:
     @property
     def _has_slope(self) -> bool:
         """Whether a gradient goes to scores at all."""
-        return not isinstance(self.problem.weights, Uniform)
+        return not isinstance(self.problem.rule, Uniform)
 
     def finish(self, pooled: Tensor, *, tracked: bool) -> Tensor:
         """The output, from that of the run."""
@@ -105,7 +105,7 @@ class _Case:
                 grid = self.problem.grid
                 if rows_of(infinite, self.problem).numel() <= max(grid.n_queries // INFINITE_SHARE, INFINITE_ROWS):
                     self.marks = self.marks._replace(unclear=self.marks.unclear | infinite)
-            if isinstance(self.problem.weights, Softmax | Sigmoid):
+            if isinstance(self.problem.rule, Softmax | Sigmoid):
                 self.marks = self.marks._replace(unclear=self.marks.unclear | self._doubtful(pooled))
             self.touched = touched & ~self.marks.unclear
         return torch.where(self.marks.undefined, torch.nan, output).to(self.problem.dtype)
@@ -134,12 +134,12 @@ class _Case:
     def keys(self, reach: Tensor | None) -> tuple[Tensor, Tensor]:
         """The keys whose gradients are not finite, and those whose values' are not: `(..., n_keys, 1)` each."""
         problem, marks = self.problem, self.marks
-        rule = SPREADS[type(problem.weights)]
+        rule = SPREADS[type(problem.rule)]
         nothing = torch.zeros(1, 1, dtype=torch.bool, device=problem.grid.device)
         keys = values = nothing
         if rule == ROW:
             keys = values = seen_by(problem, marks.undefined)
-            if type(problem.weights) is Softmax and self.touched is not None:
+            if type(problem.rule) is Softmax and self.touched is not None:
                 keys = keys | seen_by(problem, self.touched)
         elif rule == PAIR:
             queries = marks.undefined_queries & ~marks.unclear
@@ -210,13 +210,13 @@ class _Leave(torch.autograd.Function):
         if torch.is_grad_enabled():
             return None, None, None, *_by_definition(case.problem, inputs, needed, gradient)
         marks = case.marks
-        if SPREADS[type(case.problem.weights)] == ROW:
+        if SPREADS[type(case.problem.rule)] == ROW:
             gradient = torch.where(marks.undefined, 0, gradient)
         gradient = gradient.to(ctx.dtype)
         beside = gradient.new_zeros(*gradient.shape[:-1], ctx.width - gradient.shape[-1])
         if case.reach and case.touched is not None:
             beside[..., -1:] = case.touched
-        n_learned = len(case.problem.weights.learned())
+        n_learned = len(case.problem.rule.learned())
         rows = case.rows()
         to_learned = [
             _joined(None, each, _per_head(rows, each)) if need else None

@@ -25,7 +25,7 @@ class Counts:
     @torch.no_grad()
     def of(problem: AttentionProblem) -> Counts | None:
         """The columns for a problem's values; None if all are finite."""
-        values, rule = problem.values, type(problem.weights)
+        values, rule = problem.values, type(problem.rule)
         keys = broken_keys(values)
         if not keys.numel():
             return None
@@ -41,7 +41,7 @@ class Counts:
         unit = 2.0**15 if values.dtype == torch.float16 else 1.0
         marked = torch.cat([up, down], -1).to(values.dtype) * unit
         columns = values.new_zeros(*values.shape[:-1], marked.shape[-1]).index_copy_(-2, keys, marked)
-        return Counts(columns, components, needs_reach(problem.weights) or rule is Sigmoid)
+        return Counts(columns, components, needs_reach(problem.rule) or rule is Sigmoid)
 
     def beside(self, values: Tensor) -> Tensor:
         """The values, 0 for what is broken, and the columns that count."""

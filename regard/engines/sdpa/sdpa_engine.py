@@ -59,7 +59,7 @@ class Sdpa(Engine):
             return pool_nonfinite(problem, self.run, chooses=False)
         call = problem.notes.pop(self.name, None) or _prepare(problem)
         assert call is not None
-        frame = Frame(grid, form.scale, problem.score, problem.weights, problem.mask)
+        frame = Frame(grid, form.scale, problem.score, problem.rule, problem.mask)
         with without_autocast(grid.device.type):
             output = pool_fused(frame, call, form.left, form.right, values)
         # The kernels add −inf to what a masked score became that overflowed. A GPU is waited for once: what it was
@@ -73,7 +73,7 @@ class Sdpa(Engine):
 
 def _beyond(problem: AttentionProblem) -> Iterator[str]:
     """Why a problem is not softmax(scale · QKᵀ)V with a mask that the kernels take."""
-    form, rule = problem.form, problem.weights
+    form, rule = problem.form, problem.rule
     if type(form) is not DotForm:
         yield f"{_named(problem.score)} is not a dot product of projected queries and keys"
     elif form.steps:

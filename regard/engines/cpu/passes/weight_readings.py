@@ -133,7 +133,7 @@ class Readable(Compiled):
         """The offset and scale of each row, `(n_entries, n_queries)`: see `rows.weigh_row`."""
         program, grid = self.program, self.program.problem.grid
         statistics = statistics[1:] if program.choose else statistics
-        if isinstance(program.problem.weights, OneHot):
+        if isinstance(program.problem.rule, OneHot):
             statistics = (torch.zeros(1, 1, device="cpu"), torch.ones(1, 1, device="cpu"))
         rows = (program.n_entries, grid.n_queries)
         peak, total = (each.expand(*grid.batch_shape, grid.n_queries, 1).reshape(rows) for each in statistics[:2])

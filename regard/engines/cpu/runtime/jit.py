@@ -1,7 +1,7 @@
 """What compiled functions are made with: Numba, imported with this module and so on first use alone.
 
-Kernels run on one thread and release the GIL: `thread_pool.py` runs them side by side. NaN must pass through them, so that
-of fast mathematics only what keeps it is allowed.
+Kernels run on one thread and release the GIL: `thread_pool.py` runs them side by side. NaN must pass through them, so
+that of fast mathematics only what keeps it is allowed.
 """
 
 from __future__ import annotations
