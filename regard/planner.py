@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from regard.engines import ENGINES, Engine, Tiled
-from regard.engines.costs import Work, work_of
-from regard.engines.cpu import is_worthwhile, why_plain
-from regard.engines.kernels.support import unsupported
+from regard.engines import ENGINES, Engine
+from regard.engines.costs import work_of
+from regard.engines.kernels.dispatch import is_worthwhile, why_plain, why_unsupported
+from regard.engines.work import Work
 from regard.errors import EngineRefusal, OptionError
 from regard.problem import AttentionProblem
 
@@ -61,7 +61,7 @@ def _quickest(problem: AttentionProblem) -> tuple[Engine, Work, str | None]:
     work = work_of(problem)
     chosen = _first(problem, work)
     # Only now is it worth asking whether kernels are there: it imports them, and has them compiled if they are not.
-    plain = why_plain(problem, chosen.kernels) if isinstance(chosen, Tiled) else None
+    plain = why_plain(problem, chosen.kernels) if chosen.pools_by_tiles else None
     if plain is not None and work.compiled:
         work = replace(work, compiled=False)
         chosen = _first(problem, work)
@@ -83,8 +83,8 @@ def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Pl
         chosen, work, plain = _quickest(problem)
     else:
         chosen, work = choose(problem, engine), work_of(problem)
-        plain = why_plain(problem, chosen.kernels) if isinstance(chosen, Tiled) else None
-        work = replace(work, compiled=work.compiled and plain is None) if isinstance(chosen, Tiled) else work
+        plain = why_plain(problem, chosen.kernels) if chosen.pools_by_tiles else None
+        work = replace(work, compiled=work.compiled and plain is None)
     refusals, passed_over = {}, {}
     for name, each in ENGINES.items():
         if name == chosen.name:
@@ -101,13 +101,9 @@ def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Pl
         reason=("it was asked for" if engine is not None else _reason(chosen, work)) + _detour(chosen, problem, plain),
         refusals=MappingProxyType(refusals),
         passed_over=MappingProxyType(passed_over),
-        bytes=(_without_kernels(chosen) if plain is not None else chosen).bytes(problem),
+        bytes=(chosen if plain is None else chosen.without_kernels()).bytes(problem),
         problem=_describe(problem),
     )
-
-
-def _without_kernels(engine: Engine) -> Engine:
-    return Tiled(engine.tile_elements, kernels=False) if isinstance(engine, Tiled) else engine
 
 
 def find_engine(engine: str | Engine) -> Engine:
@@ -155,12 +151,10 @@ def _detour(chosen: Engine, problem: AttentionProblem, plain: str | None) -> str
     """What a user may want to know of how the engine will go about it; `plain` is why it uses no kernels."""
     if chosen.name != "reference" and problem.may_leak:
         return " (NaN or infinity is among the inputs: rows that see it are computed apart)"
-    if problem.grid.device.type != "cpu":
-        return ""
     if plain is None:
-        return " (compiled kernels)" if isinstance(chosen, Tiled) else ""
+        return " (compiled kernels)" if chosen.pools_by_tiles else ""
     # What is small runs in plain torch anyway: nothing to mend there.
-    return f" (in plain torch: {plain})" if is_worthwhile(problem) or unsupported(problem) else ""
+    return f" (in plain torch: {plain})" if is_worthwhile(problem) or why_unsupported(problem) else ""
 
 
 def _describe(problem: AttentionProblem) -> str:

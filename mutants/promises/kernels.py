@@ -156,8 +156,8 @@ KERNELS = (
     ),
     Mutant(
         "kernels leave float64 to plain torch",
-        WORDS,
-        "if problem.compute_dtype != torch.float32:",
+        "regard/engines/kernels/dispatch.py",
+        "if problem.compute_dtype not in kernels.dtypes:",
         "if False:",
         ("tests/engines/cpu/test_support.py -k with_a_reason",),
     ),
@@ -178,8 +178,8 @@ KERNELS = (
     Mutant(
         "kernels that are asked for refuse what they do not support",
         "regard/engines/tiled.py",
-        "elif self.kernels is True and (reason := why_plain(problem, kernels=True)) and not is_empty(problem):",
-        "elif False and (reason := why_plain(problem, kernels=True)) and not is_empty(problem):",
+        "elif self.kernels is True and (reason := why_plain(problem, asked=True)) and not is_empty(problem):",
+        "elif False and (reason := why_plain(problem, asked=True)) and not is_empty(problem):",
         ("tests/engines/cpu/test_background_compilation.py",),
     ),
     Mutant(

@@ -8,9 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from regard.engines.costs import Work
+from regard.engines.work import Work
 from regard.problem import AttentionProblem
 from regard.validation import DTYPES
+
+# Elements of the widest intermediate of a tile, over all batch entries: 1 MiB in float32, which stays in cache.
+TILE_ELEMENTS = 1 << 18
 
 
 class Engine:
@@ -23,6 +26,11 @@ class Engine:
     letter: ClassVar[str] = "?"  # stands for it in tables
     summary: ClassVar[str]  # one line for people: what it is good for
     dtypes: ClassVar[frozenset[torch.dtype]] = DTYPES
+    pools_by_tiles: ClassVar[bool] = False  # whether its output is that of passes over tiles, which a view shares
+    # How passes over tiles cut them, where a view reads weights, and whether compiled kernels run: where they pay and
+    # are compiled, if None.
+    tile_elements: int = TILE_ELEMENTS
+    kernels: bool | None = None
 
     def unavailable(self) -> str | None:
         """Why this engine cannot run on this machine at all; None if it can."""
@@ -52,6 +60,10 @@ class Engine:
     def seconds(self, work: Work) -> float:
         """How long it takes, about: the planner takes the engine that says least. Without an answer, never."""
         return math.inf
+
+    def without_kernels(self) -> Engine:
+        """The engine that computes in plain torch alone."""
+        return self
 
     def run(self, problem: AttentionProblem) -> Tensor:
         """The pooled output, `(*batch_shape, n_queries, value_dim)`."""

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.engines.costs import Work, dense_seconds
+from regard.engines.costs import dense_seconds
 from regard.engines.dropout import keep_factors
 from regard.engines.engine import Engine
 from regard.engines.nan_safe import pool
 from regard.engines.ties import twins_of, with_ties_settled
+from regard.engines.work import Work
 from regard.modes import is_tracing, is_transforming
 from regard.problem import AttentionProblem
 from regard.tensors import Span, without_autocast

@@ -10,13 +10,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from regard.engines.cpu import compile_problem
 from regard.engines.dropout import keep_factors
+from regard.engines.engine import TILE_ELEMENTS
+from regard.engines.kernels.dispatch import compile_problem
+from regard.engines.kernels.protocol import Compiled
 from regard.engines.nan_safe import pool
 from regard.engines.ties import twins_of, with_ties_settled
 from regard.grid import Grid
@@ -26,12 +28,6 @@ from regard.scores.form import Form
 from regard.tensors import product
 from regard.weights import Fold, Monoid, OnePass, Weights
 from regard.weights.rule import State
-
-if TYPE_CHECKING:
-    from regard.engines.cpu.cpu_kernels import Compiled
-
-# Elements of the widest intermediate of a tile, over all batch entries: 1 MiB in float32, which stays in cache.
-TILE_ELEMENTS = 1 << 18
 
 # Elements of scores that rules with several passes keep for a block of rows, instead of computing them for each pass.
 HELD_ELEMENTS = 1 << 22

@@ -11,17 +11,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.engines.costs import Work, kernel_seconds, plain_tile_seconds
-from regard.engines.cpu import may_compile, why_plain
-from regard.engines.cpu.footprint import kernel_bytes
-from regard.engines.engine import Engine
+from regard.engines.costs import plain_tile_seconds
+from regard.engines.engine import TILE_ELEMENTS, Engine
 from regard.engines.gradients import attach
+from regard.engines.kernels.dispatch import kernels_for, may_compile, why_plain
 from regard.engines.kernels.support import is_empty
 from regard.engines.nonfinite.pooling import pool_nonfinite
 from regard.engines.rounding import rounds_apart
 from regard.engines.state import Pooled, Sums
 from regard.engines.strips import pool_by_strips
-from regard.engines.tile_stream import TILE_ELEMENTS, Stream
+from regard.engines.tile_stream import Stream
+from regard.engines.work import Work
 from regard.modes import is_capturing, is_tracing
 from regard.problem import AttentionProblem
 from regard.scores.closures import capturing
@@ -49,6 +49,7 @@ class Tiled(Engine):
     name = "tiled"
     letter = "T"
     summary = "any score, rule and mask over tiles; memory does not grow with n × m"
+    pools_by_tiles = True
 
     def __init__(self, tile_elements: int = TILE_ELEMENTS, kernels: bool | None = None) -> None:
         self.tile_elements = tile_elements
@@ -62,14 +63,15 @@ class Tiled(Engine):
             each.requires_grad for each in problem.rule.parameters()
         ):
             reasons.append(f"{type(problem.rule).__name__} has parameters that its learned() does not name")
-        elif self.kernels is True and (reason := why_plain(problem, kernels=True)) and not is_empty(problem):
+        elif self.kernels is True and (reason := why_plain(problem, asked=True)) and not is_empty(problem):
             reasons.append(reason)
         return reasons
 
     def bytes(self, problem: AttentionProblem) -> int:
-        if may_compile(problem, self.kernels):
-            return kernel_bytes(problem) + _projected_bytes(problem)
         grid = problem.grid
+        kernels = kernels_for(grid.device) if may_compile(problem, self.kernels) else None
+        if kernels is not None:
+            return kernels.bytes(problem) + _projected_bytes(problem)
         stream = Stream((problem,), self.tile_elements, self.kernels)
         rows, columns = stream.tile_shape
         batch = math.prod(grid.batch_shape)
@@ -88,7 +90,11 @@ class Tiled(Engine):
         return max(taken, looked_at) + _projected_bytes(problem)
 
     def seconds(self, work: Work) -> float:
-        return kernel_seconds(work) if work.compiled and self.kernels is not False else plain_tile_seconds(work)
+        kernels = kernels_for(work.device) if work.compiled and self.kernels is not False else None
+        return plain_tile_seconds(work) if kernels is None else kernels.seconds(work)
+
+    def without_kernels(self) -> Tiled:
+        return Tiled(self.tile_elements, kernels=False)
 
     def run(self, problem: AttentionProblem) -> Tensor:
         stream = Stream((problem,), self.tile_elements, self.kernels)

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.engines import Tiled
 from regard.engines.gradients import Run, gradients_over_tiles
 from regard.engines.rounding import rounds_apart
 from regard.engines.strips import pool_by_strips
@@ -63,7 +62,7 @@ def attend_operator(
     with torch.set_grad_enabled(said.training):  # so that the planner thinks of the backward pass too
         engine = choose(problem, said.engine)
     with torch.no_grad(), torch.autocast(values.device.type, enabled=False):
-        if not isinstance(engine, Tiled) or problem.may_leak:
+        if not engine.pools_by_tiles or problem.may_leak:
             output = engine.run(problem).to(problem.compute_dtype)
             return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))
         stream = Stream((problem,), engine.tile_elements, engine.kernels)

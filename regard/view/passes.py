@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from regard.engines import Engine
+from regard.engines.kernels.protocol import Readable
 from regard.engines.reference import Reference, define_weights
 from regard.engines.rounding import Rounding
 from regard.engines.state import Pooled
 from regard.engines.strips import pool_by_strips, strips_of
 from regard.engines.tile_stream import Stream, Tile
-from regard.engines.tiled import Tiled, in_range, pool_stream
+from regard.engines.tiled import in_range, pool_stream
 from regard.masks import Cover, Selected
 from regard.problem import AttentionProblem
 from regard.progress import Progress
@@ -30,21 +31,18 @@ from regard.view.readings import Reader, TopWeights
 from regard.weights import OneHot, Statistics, TopK, Uniform
 from regard.weights.rule import over_one_tile
 
-if TYPE_CHECKING:
-    from regard.engines.cpu.passes.weight_readings import Readable
-
 
 class Passes:
     """What is computed for a view, each at most once but for the weights; without gradients.
 
     Args:
         problem: Whose weights they are.
-        engine: Says how tiles are cut and whether kernels are used, if it is `Tiled`.
+        engine: Says how tiles are cut and whether kernels are used.
     """
 
     def __init__(self, problem: AttentionProblem, engine: Engine) -> None:
         self._problem = problem
-        self._tiled = engine if isinstance(engine, Tiled) else Tiled()
+        self._engine = engine
         self._by_reference = isinstance(engine, Reference)
         self._progress = Progress(f"{problem.grid.n_queries:,} × {problem.grid.n_keys:,} weights")
 
@@ -256,8 +254,7 @@ class Passes:
     def _find(self, reader: Reader[Any], pool: bool) -> None:
         """One pass for the statistics and a reader; and for the output, if it is wanted."""
         assert self._compiled is not None
-        compiled = self._compiled if pool else self._compiled.bare()
-        pooled = compiled.pool_and_find(reader.targets())
+        pooled = self._compiled.pool_and_find(reader.targets(), values=pool)
         self.__dict__["_statistics"] = pooled.statistics
         if pool and not self._shows(pooled.statistics):
             self.__dict__["pooled"] = in_range(self._stream, pooled)
@@ -281,16 +278,13 @@ class Passes:
 
     @cached_property
     def _stream(self) -> Stream:
-        tiled = self._tiled
-        return _WatchedStream((self._problem,), tiled.tile_elements, tiled.kernels, self._progress.advance)
+        engine = self._engine
+        return _WatchedStream((self._problem,), engine.tile_elements, engine.kernels, self._progress.advance)
 
     @cached_property
     def _compiled(self) -> Readable | None:
-        if self._stream.compiled is None:
-            return None
-        from regard.engines.cpu.passes.weight_readings import Readable
-
-        return Readable(self._stream.compiled.program, self._progress.advance)
+        compiled = self._stream.compiled
+        return None if compiled is None else compiled.readable(self._progress.advance)
 
     @contextmanager
     def _passes(self, count: int) -> Iterator[None]:

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from regard.engines import Engine, Sdpa
 from regard.engines.strips import pool_by_strips
-from regard.engines.tiled import Tiled
 from regard.errors import OptionError, PromiseBroken
 from regard.problem import AttentionProblem
 from regard.tensors import without_autocast
@@ -70,7 +69,7 @@ class WeightsView:
         return found.tensor.clone() if found.version is None else found.tensor  # nobody counts changes of that one
 
     def _compute_output(self) -> Tensor:
-        if not self._tracks and (isinstance(self._engine, Tiled) or self._passes.have_pooled):
+        if not self._tracks and (self._engine.pools_by_tiles or self._passes.have_pooled):
             # Readings take the statistics from the same pass. A copy: what passes keep is nobody's to change.
             return self._passes.pooled.output.to(self._problem.dtype, copy=True)
         if self._passes.is_sharp:
@@ -276,7 +275,7 @@ class WeightsView:
         if self._tracks or False in self._outputs:
             return False
         # What kernels pool is as good as what `sdpa` does, and about as fast; the reference is asked for its own.
-        return isinstance(self._engine, Tiled) or (isinstance(self._engine, Sdpa) and self._passes.compiles)
+        return self._engine.pools_by_tiles or (isinstance(self._engine, Sdpa) and self._passes.compiles)
 
     @property
     def _streams(self) -> bool:

@@ -65,7 +65,7 @@ def small_kernel_tiles(monkeypatch):
     """Kernels that cut small problems, too; returns where the names of those that are called are gathered."""
     if unusable() is not None:
         pytest.skip(unusable())
-    from regard.engines.cpu import cpu_kernels as compiled
+    from regard.engines.cpu import compiled_problem as compiled
     from regard.engines.cpu.passes import choosing
     from regard.engines.cpu.runtime import jit, thread_pool
     from regard.engines.cpu.traversal import by_lists as lists
@@ -94,7 +94,7 @@ def small_kernel_tiles(monkeypatch):
 @pytest.fixture
 def small_kernel_lists(small_kernel_tiles, monkeypatch):
     """Kernels that gather the keys which rows list, wherever a mask names few."""
-    from regard.engines.cpu import cpu_kernels as compiled
+    from regard.engines.cpu import compiled_problem as compiled
 
     monkeypatch.setattr(compiled, "GATHERING", 1)
     return small_kernel_tiles

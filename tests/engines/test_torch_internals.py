@@ -9,7 +9,8 @@ import torch
 import regard
 from regard import attend, plan
 from regard.engines import ENGINES, Tiled, torch_internals
-from regard.engines.cpu import missing, unusable, why_plain
+from regard.engines.cpu import missing, unusable
+from regard.engines.kernels.dispatch import why_plain
 from regard.problem import make_problem
 
 ROOT = Path(regard.__file__).parent

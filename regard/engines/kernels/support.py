@@ -1,8 +1,6 @@
-"""What the compiled kernels support, known without importing them."""
+"""What compiled kernels support, on every device that has them, known without importing them."""
 
 from __future__ import annotations
-
-import torch
 
 from regard.engines.kernels import codes
 from regard.problem import AttentionProblem
@@ -47,12 +45,8 @@ STEPS = (
 
 
 def unsupported(problem: AttentionProblem) -> str | None:
-    """Why kernels cannot compute a problem; None if they can."""
+    """Why kernels cannot compute a problem, whatever its device and dtype; None if they can."""
     form, (rule, choose) = problem.form, inner_rule(problem.rule)
-    if problem.grid.device.type != "cpu":
-        return "the kernels are for CPUs"
-    if problem.compute_dtype != torch.float32:
-        return f"the kernels compute in float32, not {str(problem.compute_dtype).removeprefix('torch.')}"
     if rule is None:
         learned = "a learned alpha of " if isinstance(problem.rule, Entmax) else ""
         return f"the kernels do not have {learned}{type(problem.rule).__name__}"

@@ -9,11 +9,12 @@ from itertools import chain
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 
-from regard.engines.costs import Work, fused_seconds
+from regard.engines.costs import fused_seconds
 from regard.engines.engine import Engine
 from regard.engines.nonfinite.pooling import pool_nonfinite
 from regard.engines.sdpa.fused_call import Call, Frame, fold, pool_fused
 from regard.engines.strips import pool_by_strips
+from regard.engines.work import Work
 from regard.grid import Grid, resolve_offset
 from regard.masks import Allowed, Causal, Cover, GlobalKeys, KeyMask, Mask, Padding
 from regard.modes import is_capturing

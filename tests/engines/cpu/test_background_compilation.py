@@ -18,9 +18,9 @@ import regard
 from regard import attend, plan, weigh
 from regard.engines import Tiled
 from regard.engines.cpu import needed_kernels as needs
-from regard.engines.cpu import why_plain
 from regard.engines.cpu.runtime import background_compilation as warming
 from regard.engines.cpu.runtime import jit, machine_code
+from regard.engines.kernels.dispatch import why_plain
 from regard.errors import EngineRefusal
 from regard.problem import make_problem
 from regard.scores.form import DotForm
@@ -103,7 +103,7 @@ def test_the_plan_tells_of_kernels_once_they_are_there(nothing_is_compiled, tmp_
 
 def test_the_planner_counts_on_kernels_only_where_they_are(nothing_is_compiled, tmp_path):
     given = problem(n=600)
-    names = {"score": given.score, "weights": given.weights}
+    names = {"score": given.score, "weights": given.rule}
     before = plan(given.queries, given.keys, given.values, **names)
     assert "in plain torch: kernels are being compiled" in before.reason
     fill(tmp_path, needs.needed_kernels(given))
@@ -302,8 +302,8 @@ def test_nobody_compiles_for_one_who_has_ended_with_his_folder(monkeypatch, tmp_
 
 
 def test_kernels_that_are_asked_for_are_waited_for(nothing_is_compiled):
-    assert why_plain(problem(), kernels=True) is None
-    assert why_plain(problem(n=3), kernels=True) is None
+    assert why_plain(problem(), asked=True) is None
+    assert why_plain(problem(n=3), asked=True) is None
     assert not nothing_is_compiled
 
 
@@ -319,7 +319,7 @@ def test_kernels_that_are_asked_for_refuse_what_they_do_not_support(options, rea
     given = problem(**options)
     with pytest.raises(EngineRefusal, match=reason):
         Tiled(kernels=True).run(given)
-    tensors, named = (given.queries, given.keys, given.values), {"score": given.score, "weights": given.weights}
+    tensors, named = (given.queries, given.keys, given.values), {"score": given.score, "weights": given.rule}
     for call in (attend, plan):
         with pytest.raises(EngineRefusal, match=reason):
             call(*tensors, **named, engine=Tiled(kernels=True))
@@ -339,16 +339,16 @@ def test_what_takes_a_step_or_rule_away_shows(monkeypatch):
 
     given = problem(score=regard.SoftCap(regard.ScaledDot(), 5.0))
     assert isinstance(given.form, DotForm)
-    assert why_plain(given, kernels=True) is None
+    assert why_plain(given, asked=True) is None
     monkeypatch.setattr(vocabulary, "STEPS", vocabulary.STEPS[:2])
-    assert why_plain(given, kernels=True) == "the kernels do not have Cap"
+    assert why_plain(given, asked=True) == "the kernels do not have Cap"
 
 
 def test_sources_of_machine_code_lie_in_one_folder_and_are_compiled_ahead():
     """A kernel elsewhere would be kept when its source changes, and `regard warm-up` would not know it."""
     package = Path(regard.__file__).parent
     sources = [path for path in package.rglob("*.py") if "\n@kernel" in path.read_text()]
-    assert {path.parent for path in sources} == {package / "engines" / "cpu"}
+    assert {path.parent for path in sources} == {package / "engines" / "cpu" / "kernels"}
     assert {path.stem for path in sources} == {name.partition(".")[0] for name in warming.kernels()}
 
 

@@ -8,7 +8,7 @@ import torch
 pytest.importorskip("numba")
 
 from regard import Additive, Allowed, Bias, Causal, Entmax, Mask, ScaledDot, Sparsemax, Window, attend
-from regard.engines.cpu import cpu_kernels as compiled
+from regard.engines.cpu import compiled_problem as compiled
 from regard.engines.cpu.passes import choosing
 from regard.engines.cpu.traversal import by_support as supports
 from regard.engines.cpu.traversal import by_tiles as tiles

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from regard import Allowed, Bias, Dot, Entmax, OnePass, ScaledDot, Softmax
-from regard.engines.kernels.support import unsupported
+from regard.engines.kernels.dispatch import why_unsupported
 from regard.problem import make_problem
 from regard.testing import RULES, SCORES, Case
 
@@ -32,7 +32,7 @@ def test_kernels_know_every_score_under_every_rule_but_those_named_here(score):
     for rule in RULES:
         case = Case(score, rule, "no mask")
         if not case.expected_error:
-            reason = unsupported(case.make(torch.float32))
+            reason = why_unsupported(case.make(torch.float32))
             found[rule], wanted[rule] = reason is None, is_known(score, rule)
             assert found[rule] or reason
     assert found == wanted
@@ -63,8 +63,8 @@ def problem(dtype=torch.float32, n_keys=5, **options):
     ],
 )
 def test_what_kernels_do_not_know_is_left_to_plain_torch_with_a_reason(options, text):
-    assert text in unsupported(problem(**options))
+    assert text in why_unsupported(problem(**options))
 
 
 def test_masks_are_no_reason():
-    assert unsupported(problem(mask=Allowed(torch.ones(3, 5, dtype=torch.bool)))) is None
+    assert why_unsupported(problem(mask=Allowed(torch.ones(3, 5, dtype=torch.bool)))) is None

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.engines.cpu.cpu_kernels import Compiled
+from regard.engines.cpu.compiled_problem import CpuProblem
 from regard.engines.cpu.kernels.row_readings import spread_lists, sum_tile, weigh_rows
 from regard.engines.cpu.kernels.tile_readings import read_tile
 from regard.engines.cpu.passes.forward import sum_rows
@@ -23,6 +23,7 @@ from regard.engines.cpu.traversal.by_tiles import Tiles
 from regard.engines.cpu.traversal.traversal import FLOATS, cut
 from regard.engines.cpu.traversal.with_progress import Advance, watch
 from regard.engines.kernels import codes
+from regard.engines.kernels.protocol import Readable
 from regard.engines.state import Pooled
 from regard.weights import OneHot, OnePass, Statistics
 
@@ -32,7 +33,7 @@ _ROW_SUMS = ("least", "total", "most", "count")
 _NO_KEYS, _NO_PICTURE, _NO_BINS = np.zeros(0), np.zeros((0, 0)), np.zeros(0, np.int64)
 
 
-class Readable(Compiled):
+class ReadableCpuProblem(CpuProblem, Readable):
     """A compiled problem whose weights are read.
 
     Args:
@@ -52,27 +53,23 @@ class Readable(Compiled):
         self.advance(n_rows / (self.program.n_entries * self.program.problem.grid.n_queries))
 
     def statistics(self) -> Statistics:
-        """Those of every row. In place of the values a column of zeros is pooled, which is half of the work."""
-        return self.bare().pool().statistics
+        return self._bare().pool().statistics
 
-    def bare(self) -> Readable:
-        """The same with a column of zeros in place of the values."""
+    def _bare(self) -> ReadableCpuProblem:
+        """The same with a column of zeros in place of the values: half of the work."""
         bare = replace(self.program, values=self.program.values.new_zeros(self.program.problem.grid.n_keys, 1))
-        return Readable(bare, self.advance)
+        return ReadableCpuProblem(bare, self.advance)
 
     @property
     def finds_heaviest(self) -> bool:
-        """Whether `pool_and_find` serves: each row is gone through at once, and a larger score weighs more."""
+        # Each row is gone through at once, and a larger score weighs more.
         program = self.program
         ordered = not program.choose and program.rule in ORDERED
         return ordered and isinstance(self.way, Tiles) and self.way.parts(program) == 1
 
-    def pool_and_find(self, targets: Mapping[str, Tensor]) -> Pooled:
-        """The output and the statistics of every row, as `pool` gives them, and the heaviest keys in the same pass.
-
-        Args:
-            targets: Where the heaviest are written, as for `read`.
-        """
+    def pool_and_find(self, targets: Mapping[str, Tensor], *, values: bool) -> Pooled:
+        if not values:
+            return self._bare().pool_and_find(targets, values=True)
         program, way, rule = self.program, self.way, self.program.inner
         assert isinstance(rule, OnePass)
         top_weights, top_index = (
@@ -84,23 +81,16 @@ class Readable(Compiled):
         scales = self._scales(pooled.statistics)
         doubtful = heaviest.settle(way.long_blocks(), *scales, top_weights, top_index)
         if bool(doubtful.any()):  # by a way that tells nobody how far it is: these rows are counted already
-            way = Compiled(program).way
+            way = CpuProblem(program).way
             _Reading(program, way, *scales, targets, doubtful).run()
         return pooled
 
     def read(self, statistics: Statistics, targets: Mapping[str, Tensor]) -> None:
-        """Show every weight to readings, once.
-
-        Args:
-            statistics: Of the rows, as the rule has them.
-            targets: Where each reading is written, as `view/readings.py` names them: contiguous, with the batch axes of
-                the problem.
-        """
         way = watch(self._way_of(statistics), self._advance_rows)
         _Reading(self.program, way, *self._scales(statistics), targets).run()
 
     def weights(self, statistics: Statistics, rows: range, columns: range) -> Tensor:
-        """α of a tile, `(*batch_shape, rows, columns)`: cut out of the blocks that `read` shows to readings."""
+        # Cut out of the blocks that `read` shows to readings.
         program, way, grid = self.program, self._way_of(statistics), self.program.problem.grid
         offsets, scales = self._scales(statistics)
         found = torch.zeros(program.n_entries, len(rows), len(columns), **FLOATS)
@@ -117,7 +107,6 @@ class Readable(Compiled):
         return found.view(*grid.batch_shape, len(rows), len(columns))
 
     def cuts(self) -> Iterator[tuple[range, range]]:
-        """Rows and columns for `weights`, so that what it computes is computed once: all of them."""
         for rows in self.way.blocks():
             width = self.way.width(rows) if isinstance(self.way, Tiles) else max(SPREAD_PAIRS // len(rows), 1)
             for columns in cut(self.program.problem.grid.columns, width):
@@ -126,7 +115,7 @@ class Readable(Compiled):
     def _way_of(self, statistics: Statistics) -> Tiles | Lists:
         """The way to weights with these statistics, which tells nobody how far it is."""
         if not self.program.choose:
-            return Compiled(self.program).way
+            return CpuProblem(self.program).way
         return self._chosen(_ascending(statistics[0], self.program.problem.grid.n_keys))
 
     def _scales(self, statistics: Statistics) -> tuple[Tensor, Tensor]:

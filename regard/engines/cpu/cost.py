@@ -1,4 +1,4 @@
-"""What kernels take in memory beside inputs and output, in a forward pass; an estimate that imports no Numba."""
+"""What the kernels take: memory beside inputs and output in a forward pass, and time; estimates. Imports no Numba."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.kernels.support import inner_rule
+from regard.engines.work import MICRO, NANO, READ, Work
 from regard.problem import AttentionProblem
 from regard.scores.form import ChannelForm
 from regard.weights import Entmax
@@ -20,7 +21,7 @@ _CANDIDATES = 256 * (512 + 512)  # of the rows of a tile under entmax: `supports
 _QUERY_FACTORS, _KEY_FACTORS = 5.5, 1.5  # numbers for each channel of tanh
 
 
-def kernel_bytes(problem: AttentionProblem) -> int:
+def cpu_bytes(problem: AttentionProblem) -> int:
     """About how many bytes a forward pass of the kernels takes."""
     form, grid, (rule, choose) = problem.form, problem.grid, inner_rule(problem.rule)
     left, right = form.tensors()[:2]
@@ -56,3 +57,32 @@ def _copied(tensor: Tensor) -> int:
     n_rows, dim = tensor.shape[-2:]
     apart = (dim <= 1 or tensor.stride(-1) == 1) and (n_rows <= 1 or tensor.stride(-2) >= dim)
     return 0 if tensor.dtype == torch.float32 and apart else tensor.numel()
+
+
+def cpu_seconds(work: Work) -> float:
+    """Compiled tiles: arithmetic, and what a call, a batch entry and a row cost besides."""
+    per_pair = 0.45 + 2.65 * work.depth + 0.2 * work.n_steps
+    backward = 0.4 + 6.9 * work.depth + 1.0 * work.n_steps
+    if work.rule == "threshold":
+        backward *= 0.35  # few keys have a weight
+    if work.rule == "choice":
+        per_pair, backward = 1.9 + 1.9 * work.depth, 0.1
+    if work.width > 1:
+        channel = 11.0 if work.n_queries < 32 else 0.085  # keys are prepared for the rows that will see them
+        per_pair += channel * work.width
+        backward += (channel if work.n_queries < 32 else 0.28) * work.width
+    row = (300 if work.training else 200) + (300 if work.training else 3) * max(work.n_keys / 512, 1)
+    pairs = per_pair + (backward if work.training else 0.0)
+    seconds = work.entries * work.n_queries * work.live * (work.n_keys * pairs + row) * NANO
+    # Short work stays with one thread (`engines/cpu/runtime/thread_pool.py`).
+    shared = seconds > 4e-3 and seconds > 1.5e-4 * work.entries
+    entry = 250.0 if work.training else 74.0
+    if work.rule == "sums" and not work.n_steps and work.width == 1 and not work.masked:
+        entry *= 0.3  # entries that are alike share a call
+    elif work.rule == "sums":
+        entry *= 1.5
+    else:
+        entry *= 2.1 if work.rule == "choice" else 4.0
+    call = (1500 if work.training else 510) + (120 if work.masked else 0) + entry * work.entries
+    read = (9 if work.training else 0.2) * work.bytes * work.live / (work.threads * READ)
+    return call * MICRO + seconds / (work.threads if shared else 1) + read

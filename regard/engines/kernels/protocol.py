@@ -1,0 +1,122 @@
+"""What compiled kernels are asked for, on any device: `cpu/` implements it, and nobody asks for a device's classes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from regard.engines.state import Pooled, Sums
+from regard.problem import AttentionProblem
+from regard.weights import Statistics
+
+if TYPE_CHECKING:
+    from regard.engines.work import Work
+
+
+class Kernels(ABC):
+    """The kernels of one kind of device."""
+
+    dtypes: ClassVar[frozenset[torch.dtype]]  # in which they compute
+    worthwhile: ClassVar[int]  # pairs of a batch entry from which they are cheaper than torch's own operations
+
+    @abstractmethod
+    def missing(self) -> str | None:
+        """Why there cannot be kernels on this machine, by a look that imports nothing; None if there may be."""
+
+    @abstractmethod
+    def unusable(self) -> str | None:
+        """Why they cannot be used on this machine, having tried to load them; None if they can."""
+
+    @abstractmethod
+    def unready(self, problem: AttentionProblem, *, reads: bool) -> str | None:
+        """Why those that a problem needs are not compiled yet; None if they are. It has them compiled.
+
+        Args:
+            problem: What is computed.
+            reads: Whether weights are read, as by a view.
+        """
+
+    @abstractmethod
+    def bytes(self, problem: AttentionProblem) -> int:
+        """The memory that a forward pass takes beside inputs and output; an estimate."""
+
+    @abstractmethod
+    def seconds(self, work: Work) -> float:
+        """How long it takes; an estimate."""
+
+    @abstractmethod
+    def compile(self, problem: AttentionProblem) -> Compiled:
+        """The problem for these kernels, which support it and are ready."""
+
+
+class Compiled(ABC):
+    """A problem that kernels compute."""
+
+    @abstractmethod
+    def sums(self) -> Sums:
+        """The sums of every row, for a rule of one pass."""
+
+    @abstractmethod
+    def pool(self) -> Pooled:
+        """The output and the statistics of every row."""
+
+    @abstractmethod
+    def gradients(
+        self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor
+    ) -> list[Tensor | None]:
+        """The gradient of each input of the problem; None where it is not needed.
+
+        Args:
+            needed: Which of `problem.inputs` need one.
+            statistics: Of the rows, as the rule has them.
+            centre: u in dS = slope · (dP − dO·u); None for 0.
+            gradient: dO, `(*batch_shape, n_queries, value_dim)`.
+        """
+
+    @abstractmethod
+    def readable(self, advance: Callable[[float], None]) -> Readable:
+        """The same, for its weights to be read; `advance` is told which share of a pass is done."""
+
+
+class Readable(Compiled):
+    """A problem whose weights kernels read."""
+
+    @abstractmethod
+    def statistics(self) -> Statistics:
+        """Those of every row, without the output."""
+
+    @abstractmethod
+    def read(self, statistics: Statistics, targets: Mapping[str, Tensor]) -> None:
+        """Show every weight to readings, once.
+
+        Args:
+            statistics: Of the rows, as the rule has them.
+            targets: Where each reading is written, as `view/readings.py` names them: contiguous, with the batch axes of
+                the problem.
+        """
+
+    @property
+    @abstractmethod
+    def finds_heaviest(self) -> bool:
+        """Whether `pool_and_find` serves."""
+
+    @abstractmethod
+    def pool_and_find(self, targets: Mapping[str, Tensor], *, values: bool) -> Pooled:
+        """The output and the statistics of every row, as `pool` gives them, and the heaviest keys in the same pass.
+
+        Args:
+            targets: Where the heaviest are written, as for `read`.
+            values: Whether the output is wanted; without, that of a column of zeros is cheaper.
+        """
+
+    @abstractmethod
+    def weights(self, statistics: Statistics, rows: range, columns: range) -> Tensor:
+        """α of a tile, `(*batch_shape, rows, columns)`: the same numbers as `read` shows to readings."""
+
+    @abstractmethod
+    def cuts(self) -> Iterator[tuple[range, range]]:
+        """Rows and columns for `weights`, so that what it computes is computed once: all of them."""
