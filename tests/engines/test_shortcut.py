@@ -45,6 +45,11 @@ TAKEN = {
         [each.mT.contiguous().mT.transpose(1, 2).contiguous().transpose(1, 2) for each in three()],
         {},
     ),
+    "two axes": ([each[0, 0] for each in three()], {}),
+    "three axes": ([each[0] for each in three()], {}),
+    "three axes, causal": ([each[0] for each in three(M)], {"mask": Causal()}),
+    "five axes": ([torch.stack([each, each + 1]) for each in three()], {}),
+    "five axes that do not lie together": ([torch.stack([each, each + 1]).transpose(0, 2) for each in three()], {}),
     "expanded": ([each[:, :1].expand(B, H, -1, -1) for each in three()], {}),
 }
 
@@ -80,8 +85,6 @@ LEFT = {
     "another rule": (three(), {"weights": regard.Sparsemax()}),
     "another mask": (three(), {"mask": Allowed(torch.ones(N, M, dtype=torch.bool))}),
     "an alignment": (three(), {"mask": Causal(align="end")}),
-    "two axes": ([each[0, 0] for each in three()], {}),
-    "five axes": ([each[None] for each in three()], {}),
     "keys for all heads": ([three()[0], three()[1][:, :1], three()[2][:, :1]], {}),
     "wider values": ([*three()[:2], drawn(B, H, M, 9)], {}),
     "no keys": (three(m=0), {}),

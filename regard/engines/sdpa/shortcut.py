@@ -1,4 +1,4 @@
-"""The most common call, straight to PyTorch's kernels: softmax(scale · QKᵀ)V of 4-D tensors on a CPU.
+"""The most common call, straight to PyTorch's kernels: softmax(scale · QKᵀ)V on a CPU.
 
 At sixteen queries a kernel takes ten microseconds, and asking who should run it four times as long. What is taken here
 comes out exactly as the planner and `sdpa` would have it; all else is left to them.
@@ -31,46 +31,57 @@ MOST_PAIRS, MOST_TRAINED_PAIRS, MOST_ELEMENTS = 1 << 21, 1 << 15, 1 << 20
 def pool_plainly(
     queries: Tensor, keys: Tensor, values: Tensor, score: Score, weights: Weights, mask: Mask | None
 ) -> Tensor | None:
-    """The output, `(batch, heads, n_queries, value_dim)`; None for what is not plain, and for NaN and infinity."""
+    """The output, `(..., n_queries, value_dim)`; None for what is not plain, and for NaN and infinity."""
     # By type, not isinstance: a user's subclass may be something else.
     if type(weights) is not Softmax or not type(queries) is type(keys) is type(values) is Tensor:
         return None
     if queries.is_nested or keys.is_nested or values.is_nested:
         return None
     shape, key_shape, dtype = queries.shape, keys.shape, queries.dtype
+    n_axes, n_numbers = len(shape), keys.numel()
     if (
-        len(shape) != 4
+        n_axes < 2
         or key_shape != values.shape
-        or (shape != key_shape and (shape[:2] != key_shape[:2] or shape[3] != key_shape[3]))
-        or not (queries.numel() and keys.numel())
+        or (shape != key_shape and (shape[:-2] != key_shape[:-2] or shape[-1] != key_shape[-1]))
+        or not 0 < n_numbers <= MOST_ELEMENTS
         or not (queries.is_cpu and keys.is_cpu and values.is_cpu)
         or not dtype == keys.dtype == values.dtype
         or dtype not in DTYPES
         or torch.is_autocast_enabled("cpu")
     ):
         return None
-    is_causal = type(mask) is Causal and mask.align is None and shape[2] == key_shape[2]
-    scale = _scale(score, weights, shape[3])
+    dim, n_keys = key_shape[-1], key_shape[-2]
+    is_causal = type(mask) is Causal and mask.align is None and shape[-2] == n_keys
+    scale = _scale(score, weights, dim)
     if scale is None or not (is_causal or mask is None):
         return None
     training = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad or values.requires_grad)
-    if (
-        shape[0] * shape[1] * shape[2] * key_shape[2] > (MOST_TRAINED_PAIRS if training else MOST_PAIRS)
-        or keys.numel() > MOST_ELEMENTS
-    ):
+    n_pairs = queries.numel() // dim * n_keys
+    if not 0 < n_pairs <= (MOST_TRAINED_PAIRS if training else MOST_PAIRS):
         return None
-    if torch_internals.backend_of(queries, keys, values, is_causal=is_causal, scale=scale) == MATH:
-        return None
-    if not is_finite(queries, keys, values):
+    folded = queries, keys, values
+    if n_axes != 4:
+        folded = _in_4d(queries, shape), _in_4d(keys, key_shape), _in_4d(values, key_shape)
+    if torch_internals.backend_of(*folded, is_causal=is_causal, scale=scale) == MATH:
         return None
     if training:
-        frame = Frame(Grid(tuple(shape[:2]), shape[2], key_shape[2], queries.device), scale, score, weights, mask)
-        call = Call(queries, keys, values, None, None, is_causal, scale, shape[3])
+        if not is_finite(queries, keys, values):
+            return None
+        frame = Frame(Grid(tuple(shape[:-2]), shape[-2], n_keys, queries.device), scale, score, weights, mask)
+        call = Call(*folded, None, None, is_causal, scale, dim)
         output = pool_fused(frame, call, queries, keys, values)
-    else:
-        output = scaled_dot_product_attention(queries, keys, values, is_causal=is_causal, scale=scale)
-    # As in `sdpa`: under a mask, a score that overflowed must not spread.
-    return None if is_causal and not is_finite(output) else output
+        # As in `sdpa`: under a mask, a score that overflowed must not spread.
+        return None if is_causal and not is_finite(output) else output
+    output = scaled_dot_product_attention(*folded, is_causal=is_causal, scale=scale)
+    if n_axes != 4:
+        output = output.view(shape) if n_axes < 4 else output.unflatten(0, shape[:-3])
+    # What NaN or infinity among the inputs does is done to the output, too, unless a weight of 0 holds it back.
+    return output if is_finite(output) else None
+
+
+def _in_4d(tensor: Tensor, shape: torch.Size) -> Tensor:
+    missing = 4 - len(shape)
+    return tensor.view((1,) * missing + shape) if missing > 0 else tensor.flatten(0, -4)
 
 
 def _scale(score: Score, rule: Softmax, dim: int) -> float | None:
