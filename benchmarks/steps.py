@@ -1,4 +1,4 @@
-"""How long the way of a call is: Python calls into `regard/` and the files they are in, and microseconds over SDPA's own.
+"""How long the way of a call is: Python calls into `regard/`, the files they are in, and microseconds beside SDPA's.
 
     python -m benchmarks.steps                   # prints, and writes benchmarks/results/steps.json
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+
+import torch
 
 from regard.engines import ENGINES, Engine
 from regard.engines.costs import work_of
 from regard.engines.kernels.dispatch import is_worthwhile, why_plain, why_unsupported
+from regard.engines.kernels.support import RULES
 from regard.engines.work import Work
 from regard.errors import EngineRefusal, OptionError
 from regard.problem import AttentionProblem
+from regard.scores.form import ChannelForm, DotForm
 
 # What the dense reference may take where another engine could do with less.
 MOST_BYTES = 1 << 28
+
+# Which engine was chosen for calls of a kind and shape, and how many of them are kept.
+_CHOSEN: dict[Hashable, Engine] = {}
+MOST_CHOSEN = 1024
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,27 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
         )
     if problem.queries.is_meta:
         return ENGINES["reference"]  # shapes follow from the definition; there are no numbers to decide anything by
-    return _quickest(problem)[0]
+    signature = _signature(problem)
+    if signature is not None and (known := _CHOSEN.get(signature)) is not None:
+        return known
+    chosen, work, plain = _quickest(problem)
+    if signature is not None and not (work.compiled and plain):  # kernels that are being compiled will be there
+        if len(_CHOSEN) >= MOST_CHOSEN:
+            _CHOSEN.clear()
+        _CHOSEN[signature] = chosen
+    return chosen
+
+
+def _signature(problem: AttentionProblem) -> Hashable | None:
+    """All that the choice of an engine depends on; None where that is not known of what a user wrote, or of a mask."""
+    form, rule = problem.form, problem.rule
+    if problem.mask is not None or type(rule) not in RULES or type(form) not in (DotForm, ChannelForm):
+        return None
+    kind = (type(form), getattr(form, "function", None), *map(type, form.steps))
+    state = (problem.needs_gradient, problem.dropout > 0, torch.get_num_threads())
+    learned = (type(rule), len(rule.learned()), getattr(rule, "sink", None) is None)
+    tensors = [(each.shape, each.dtype, each.device, each.requires_grad) for each in (*form.tensors(), problem.values)]
+    return kind, state, learned, *tensors
 
 
 def _quickest(problem: AttentionProblem) -> tuple[Engine, Work, str | None]:
@@ -69,10 +97,10 @@ def _quickest(problem: AttentionProblem) -> tuple[Engine, Work, str | None]:
 
 
 def _first(problem: AttentionProblem, work: Work) -> Engine:
-    """The first that can compute a problem, the quickest first; but what would need much memory, last."""
-    for each in sorted(ENGINES.values(), key=lambda each: (_is_heavy(each, problem), each.seconds(work))):
-        if each.accepts(problem):
-            return each
+    """The quickest that can compute a problem; but what would need much memory, only where no other can."""
+    able = [each for each in ENGINES.values() if each.accepts(problem)]
+    if able:
+        return min(able, key=lambda each: (_is_heavy(each, problem), each.seconds(work)))
     reasons = [f"{name}: {'; '.join(each.refusals(problem))}" for name, each in ENGINES.items()]
     raise EngineRefusal(f"No engine can compute this problem: {'. '.join(reasons)}.")
 

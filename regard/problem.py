@@ -117,6 +117,12 @@ class AttentionProblem:
         form = self.sane[0] if self.may_leak else self.form
         return (*form.tensors(), self.values, *self.rule.learned())
 
+    @property
+    def needs_gradient(self) -> bool:
+        """Whether a gradient may be asked for: of an input, or of what a user's function closes over."""
+        inputs = (*self.form.tensors(), self.values, *self.rule.learned())
+        return torch.is_grad_enabled() and (self.form.captures or any(each.requires_grad for each in inputs))
+
     def settle(self) -> None:
         """Compute what is computed once, now: inside a checkpoint its history would be lost with the first pass."""
         if self.may_leak:

@@ -48,6 +48,14 @@ def kernels_are_waited_for() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def plans_are_made_anew() -> None:
+    """What a test changes of engines and their costs is what its calls are planned by."""
+    from regard import planner
+
+    planner._CHOSEN.clear()
+
+
 CHROMIUM = Path("/usr/bin/chromium")
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard import ENGINES, Engine, attend, plan
+from regard import ENGINES, Engine, attend, plan, planner
 from regard.engines import Reference, Tiled
 from regard.engines.costs import work_of
 from regard.errors import EngineRefusal, OptionError
@@ -79,8 +79,33 @@ def test_the_engine_that_attend_runs_is_the_one_that_the_plan_names(monkeypatch)
         )
     for options in ({}, {"weights": regard.Sparsemax()}, {"score": regard.Additive(4, 4, 64)}):
         ran.clear()
-        attend(rows(64), rows(64), rows(64), **options)
-        assert ran == [plan(rows(64), rows(64), rows(64), **options).engine]
+        # Values of another width: the plainest calls go to PyTorch's kernels without an engine.
+        attend(rows(64), rows(64), rows(64, 3), **options)
+        assert ran == [plan(rows(64), rows(64), rows(64, 3), **options).engine]
+
+
+@pytest.mark.parametrize("options", [{}, {"score": regard.Additive(4, 4, 64)}, {"weights": regard.Sparsemax()}])
+def test_a_call_of_the_same_kind_and_shape_is_planned_once(options, monkeypatch):
+    asked = []
+    plans = planner._quickest
+    monkeypatch.setattr(planner, "_quickest", lambda problem: (asked.append(problem), plans(problem))[1])
+    for _ in range(3):
+        attend(rows(64), rows(64), rows(64, 3), **options)
+    assert len(asked) == 1
+    attend(rows(64), rows(64), rows(64, 3).requires_grad_(), **options)
+    attend(rows(65), rows(64), rows(64, 3), **options)
+    attend(rows(64), rows(64), rows(64, 3), dropout=0.1, **options)
+    assert len(asked) == 4
+
+
+def test_what_a_user_wrote_and_a_mask_are_planned_every_time(monkeypatch):
+    asked = []
+    plans = planner._quickest
+    monkeypatch.setattr(planner, "_quickest", lambda problem: (asked.append(problem), plans(problem))[1])
+    for _ in range(2):
+        attend(rows(64), rows(64), rows(64, 3), mask=regard.Window(2, 2))
+        attend(rows(64), rows(64), rows(64, 3), score=regard.Custom(lambda q, k: q @ k.mT))
+    assert len(asked) == 4
 
 
 def test_an_engine_that_was_asked_for_is_taken_by_name_or_as_an_object():
@@ -162,7 +187,7 @@ def test_no_engine_at_all_is_an_error_with_every_reason(monkeypatch):
         EngineRefusal,
         match=r"No engine can compute this problem: sdpa: torch.float32 inputs: it takes torch.float64.* ref",
     ):
-        attend(rows(2), rows(2), rows(2))
+        attend(rows(2), rows(2), rows(2), weights=regard.Conic())
 
 
 def test_an_engine_that_a_user_writes_runs_when_it_is_asked_for():

@@ -25,9 +25,6 @@ def work_of(problem: AttentionProblem) -> Work:
     tensors = form.tensors()
     by_channels = isinstance(form, ChannelForm)
     dims = problem.values.shape[-1] + (0 if by_channels else tensors[0].shape[-1])
-    training = torch.is_grad_enabled() and any(
-        each.requires_grad for each in (*tensors, problem.values, *rule.learned())
-    )
     entries = math.prod(grid.batch_shape)
     return Work(
         device=grid.device,
@@ -40,7 +37,7 @@ def work_of(problem: AttentionProblem) -> Work:
         rule="threshold" if isinstance(rule, Entmax) else "choice" if isinstance(rule, TopK | OneHot) else "sums",
         n_steps=len(form.steps),
         compiled=may_compile(problem),
-        training=training,
+        training=problem.needs_gradient,
         masked=problem.mask is not None,
         threads=torch.get_num_threads(),
         bytes=entries * grid.n_keys * (tensors[1].shape[-1] + problem.values.shape[-1]) * problem.dtype.itemsize,

@@ -98,7 +98,7 @@ class Tiled(Engine):
 
     def run(self, problem: AttentionProblem) -> Tensor:
         stream = Stream((problem,), self.tile_elements, self.kernels)
-        looks_after = isinstance(stream.rule, OnePass) and not problem.dropout and not _tracked(problem)
+        looks_after = isinstance(stream.rule, OnePass) and not problem.dropout and not problem.needs_gradient
         if looks_after and problem.grid.n_queries < MANY_QUERIES and stream.compiled is not None:
             # NaN or infinity among the inputs shows in what these kernels return, where it made a difference: looking
             # there costs less than a pass over keys and values. A gradient could leak it, though, and dropout hide it.
@@ -111,7 +111,7 @@ class Tiled(Engine):
         with torch.autocast(problem.grid.device.type, enabled=False):
             with torch.no_grad(), capturing() as captured:
                 pooled = pool_stream(stream)
-            if stream.compiled is None and _tracked(problem) and rounds_apart(problem, pooled.statistics):
+            if stream.compiled is None and problem.needs_gradient and rounds_apart(problem, pooled.statistics):
                 # torch may round the products of a backward pass otherwise; kernels take the same tiles in both.
                 return pool_by_strips(problem)
             return attach(stream, pooled, tuple(captured.values())).to(problem.dtype)
@@ -122,12 +122,6 @@ def _projected_bytes(problem: AttentionProblem) -> int:
     given = {each.untyped_storage().data_ptr() for each in (problem.queries, problem.keys, problem.values)}
     form = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in problem.form.tensors()}
     return sum(size for place, size in form.items() if place not in given)
-
-
-def _tracked(problem: AttentionProblem) -> bool:
-    """Whether a gradient may be asked for."""
-    inputs = (*problem.form.tensors(), problem.values, *problem.rule.learned())
-    return torch.is_grad_enabled() and (problem.form.captures or any(each.requires_grad for each in inputs))
 
 
 def pool_stream(stream: Stream) -> Pooled:

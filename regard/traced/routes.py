@@ -47,7 +47,7 @@ def attend_traced(
         if output is not None:
             return output
     refuse_jit_trace()
-    training = torch.is_grad_enabled() and any(each.requires_grad for each in problem.inputs)
+    training = problem.needs_gradient
     described = describe(problem.form, weights, mask, problem.dropout, name, training)
     if described is None:
         if engine is None:

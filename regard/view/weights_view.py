@@ -284,8 +284,7 @@ class WeightsView:
     @property
     def _tracks(self) -> bool:
         """Whether a reading may have to be differentiable."""
-        problem = self._problem
-        return torch.is_grad_enabled() and (problem.form.captures or any(each.requires_grad for each in problem.inputs))
+        return self._problem.needs_gradient
 
     def _fresh(self) -> AttentionProblem:
         """The problem with projections of its own, so that every reading can be differentiated by itself."""

@@ -51,7 +51,7 @@ def _pool(problem: AttentionProblem, run: Run, marks: Marks) -> Tensor:
     sane, _, _ = problem.sane
     tensors = sane.tensors()
     inputs = (problem.values, *tensors, *problem.rule.learned())
-    tracked = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
+    tracked = problem.needs_gradient
     case = _Case(problem, marks, counts)
     token = None
     if tracked:
