@@ -17,7 +17,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test bench fuzz mutants format lint types pytest clean
+.PHONY: help setup run test contract bench fuzz mutants format lint types pytest clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -50,6 +50,10 @@ bench: $(INSTALLED)  ## Measure against the peers, print the ratios, write bench
 
 fuzz: $(INSTALLED)  ## Random attention, commands and files against what is promised: make fuzz MINUTES=10
 	$(BIN)/python -m fuzz --minutes $(MINUTES)
+
+contract: $(INSTALLED)  ## Every engine on every score × rule × mask × dtype; `make test` takes every pair of them
+	$(BIN)/regard warm-up
+	REGARD_CONTRACT=full $(BIN)/pytest -n $(WORKERS) tests/contract
 
 mutants: $(INSTALLED)  ## Take each promise away and see that a test notices; at most an hour
 	$(BIN)/python -m mutants --map

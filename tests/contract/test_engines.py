@@ -21,6 +21,9 @@ UNFIT = {(variant, "KeyMask") for variant in ("no keys", "one tensor for all")} 
 }
 UNUSUAL = sorted(set(itertools.product(VARIANTS, ["no mask", "Causal, end", "KeyMask", "Padding"])) - UNFIT)
 
+# Scores that reduce to PyTorch's kernels: see `test_sdpa_takes_what_reduces_to_it`.
+BY_SDPA = ("Dot", "ScaledDot", "Multiplicative", "Cosine", "Gaussian")
+
 # Tiles so small that every case has many, in both directions.
 SMALL_TILES = {"tiled": Tiled(tile_elements=256, kernels=False)}
 
@@ -111,16 +114,19 @@ def small_kernel_supports(small_kernel_tiles, monkeypatch):
     return small_kernel_tiles
 
 
-@pytest.fixture
-def masks(dtype, score, rule, some_masks):
-    """All masks; in half precision, which computes the same in float32, some."""
-    return some_masks(score, rule, of=6) if dtype.itemsize < 4 else MASKS
+def test_every_pair_of_score_rule_and_mask_is_in_what_make_test_takes(masks_for):
+    taken = {(score, rule, mask) for score in SCORES for rule in RULES for mask in masks_for(score, rule)}
+    assert {(score, rule) for score, rule, _ in taken} == set(itertools.product(SCORES, RULES))
+    assert {(score, mask) for score, _, mask in taken} == set(itertools.product(SCORES, MASKS))
+    assert {(rule, mask) for _, rule, mask in taken} == set(itertools.product(RULES, MASKS))
+    assert len(taken) == len(SCORES) * len(RULES) * len(MASKS) / 9
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(
+    ("engine", "score"), [*itertools.product(["tiled"], SCORES), *itertools.product(["sdpa"], BY_SDPA)]
+)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
-@pytest.mark.parametrize("engine", TESTED)
 def test_engine_matches_the_definition_or_refuses(engine, dtype, score, rule, masks):
     cases = cases_of(masks, score, rule, dtype)
     outcomes = {case.mask: check(SMALL_TILES.get(engine, ENGINES[engine]), case) for case in cases}
@@ -180,8 +186,8 @@ def test_kernels_match_the_definition_by_lists(small_kernel_lists, score, rule):
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if "max" in rule and "Softmax" not in rule])
 @pytest.mark.parametrize("score", SCORES)
-def test_kernels_match_the_definition_by_supports(small_kernel_supports, score, rule):
-    for case in cases_of(MASKS, score, rule):
+def test_kernels_match_the_definition_by_supports(small_kernel_supports, score, rule, masks):
+    for case in cases_of(masks, score, rule):
         check_kernels(small_kernel_supports, case)
 
 
@@ -227,7 +233,7 @@ def test_sdpa_takes_what_reduces_to_it():
         if not Case(score, rule, mask).expected_error
         and not ENGINES["sdpa"].refusals(Case(score, rule, mask).make(torch.float32))
     }
-    assert {score for score, _, _ in taken} == {"Dot", "ScaledDot", "Multiplicative", "Cosine", "Gaussian"}
+    assert {score for score, _, _ in taken} == set(BY_SDPA)
     assert {rule for _, rule, _ in taken} == {"Softmax", "Softmax, temperature"}
     assert {mask for _, _, mask in taken} == {
         "no mask",

@@ -12,9 +12,9 @@ SIZE = Sizes(batch=1, heads=1, n_queries=SIDE, n_keys=SIDE, dim=4, value_dim=4)
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("score", SCORES)
-def test_tiled_allocates_nothing_that_grows_with_the_pairs(score, rule, some_masks):
+def test_tiled_allocates_nothing_that_grows_with_the_pairs(score, rule, masks):
     engine = Tiled(tile_elements=SIDE * SIDE // 5, kernels=False)
-    for mask in some_masks(score, rule, of=9):
+    for mask in masks:
         case = Case(score, rule, mask, size=SIZE)
         if case.expected_error or case.may_be_negative:
             continue
