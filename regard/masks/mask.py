@@ -93,6 +93,24 @@ class Mask:
 
         return ranges.search(self, rows, grid)
 
+    def block_table(self, grid: Grid, height: int, width: int) -> Tensor:
+        """What it says of every tile of that size, for kernels: int8 `(..., row tiles, column tiles)` on the device.
+
+        0 is none, 2 is all, and 1 is some, or not known; leading axes broadcast with the batch axes.
+
+        Example:
+            >>> from regard.masks import Causal
+            >>> Causal().block_table(Grid((), 8, 8), 4, 2)
+            tensor([[1, 1, 0, 0],
+                    [2, 2, 1, 1]], dtype=torch.int8)
+        """
+        from regard.masks import block_table
+
+        bounds = self.bounds(grid.rows, grid) if grid.n_queries and grid.n_keys else None
+        if bounds is None:
+            return block_table.by_cover(self, grid, height, width)
+        return block_table.from_bounds(*bounds, grid, height, width)
+
     # What a row sees ----------------------------------------------------------------------------------------------
 
     def bounds(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor] | None:
