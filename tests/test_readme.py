@@ -1,4 +1,4 @@
-"""Everything that the README shows is what happens."""
+"""Everything that the README and the pages it links to show is what happens."""
 
 import doctest
 import re
@@ -9,24 +9,32 @@ from pathlib import Path
 
 import pytest
 
-from regard.testing.support_table import with_tables
+from regard.testing.support_table import PAGE, with_tables
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-CONSOLE = re.findall(r"```console\n\$ regard (.*?)\n(.*?)```", README, flags=re.DOTALL)
+TEXTS = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")))
+}
+PYTHON = [page for page, text in TEXTS.items() if ">>> " in text]
+CONSOLE = [
+    pytest.param(arguments, shown, id=f"{page}: {arguments}")
+    for page, text in TEXTS.items()
+    for arguments, shown in re.findall(r"```console\n\$ regard (.*?)\n(.*?)```", text, flags=re.DOTALL)
+]
 
 
-def test_every_python_example_runs(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    results = doctest.testfile(
-        str(ROOT / "README.md"), module_relative=False, encoding="utf-8", optionflags=doctest.ELLIPSIS
-    )
-    assert results.attempted > 30
-    assert results.failed == 0
-
-
-def test_there_is_a_console_example():
+def test_examples_are_found():
+    assert {"README.md", "CONTRIBUTING.md"} <= set(PYTHON)
     assert CONSOLE
+
+
+@pytest.mark.parametrize("page", PYTHON)
+def test_every_python_example_runs(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    results = doctest.testfile(str(ROOT / page), module_relative=False, encoding="utf-8", optionflags=doctest.ELLIPSIS)
+    assert results.attempted == TEXTS[page].count("\n>>> ")
+    assert results.failed == 0
 
 
 @pytest.mark.parametrize(("arguments", "shown"), CONSOLE)
@@ -39,15 +47,19 @@ def test_every_command_prints_what_is_shown(arguments, shown):
 
 
 def test_the_tables_are_those_of_the_code():
-    assert with_tables(README) == README, "run: python -m regard.testing.support_table"
+    text = TEXTS[str(PAGE)]
+    assert with_tables(text) == text, "run: python -m regard.testing.support_table"
 
 
-def test_every_link_leads_somewhere():
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_link_leads_somewhere(page):
+    for target, place in re.findall(r"\]\((?!http)([^)#]*)(#[^)]*)?\)", TEXTS[page]):
+        path = (ROOT / page).parent / target if target else ROOT / page
+        assert path.exists(), target
+        assert not place or place[1:] in _places(path), f"{target}{place}"
 
 
-def test_every_example_of_the_contributing_guide_runs():
-    results = doctest.testfile(str(ROOT / "CONTRIBUTING.md"), module_relative=False, encoding="utf-8")
-    assert results.attempted > 5
-    assert results.failed == 0
+def _places(path):
+    """The headings of a page, as links name them."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}

@@ -9,6 +9,7 @@ from regard.engines import ENGINES
 from regard.errors import ScoreError
 from regard.testing.cases import MASKS, RULES, SCORES, Case
 
+PAGE = Path("README.md")  # within the repository
 START = "<!-- support tables: python -m regard.testing.support_table -->"
 END = "<!-- end of support tables -->"
 
@@ -51,9 +52,8 @@ def _table(corner: str, rows: Iterable[str], columns: Iterable[str], cell: Calla
 
 
 def main() -> None:
-    """Write the tables into the README, between its markers."""
-    path = Path("README.md")
-    path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the tables into their page, between its markers."""
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def with_tables(text: str) -> str:
