@@ -3,7 +3,7 @@
     python -m benchmarks                     # every row; writes benchmarks/results/
     python -m benchmarks --only gated view   # some of them
     python -m benchmarks --quick             # everything at small sizes, in a few minutes; writes nothing
-    python -m benchmarks --figures           # draw docs/*.svg and the README's tables from the results
+    python -m benchmarks --figures           # draw docs/*.svg and the tables of docs/performance.md from the results
 
 Everybody runs in the same process, in turns, and the best of several rounds counts. A row that fails says so, and the
 others go on.

@@ -1,4 +1,4 @@
-"""The README's figures, drawn from `benchmarks/results/` into docs/: the same bytes from the same results.
+"""The figures in docs/, drawn from `benchmarks/results/`: the same bytes from the same results.
 
 Backgrounds are transparent and text is a grey that reads on white and on black, so that both of GitHub's modes work.
 Colours are Okabe and Ito's, which colour-blind people can tell apart; shapes and labels say the same again.

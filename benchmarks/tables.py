@@ -1,4 +1,4 @@
-"""The README's tables of times, from `benchmarks/results/`: written between its markers."""
+"""The tables of times in docs/performance.md, from `benchmarks/results/`: written between its markers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.contests import OURS
 from benchmarks.figures import best_peer
 from benchmarks.report import NAME
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
 ATTENTION = {
     "dot": "dot-product softmax",
@@ -56,9 +56,9 @@ def with_times(text: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def write_times() -> None:
-    """Write the tables into the README."""
+    """Write the tables into their page."""
     rows = results.read(NAME)["rows"]
-    README.write_text(with_times(README.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    PAGE.write_text(with_times(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
 
 
 def _cell(row: Mapping[str, Any], quantity: str) -> str:

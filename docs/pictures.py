@@ -1,4 +1,4 @@
-"""Draws docs/terminal.svg, the README's picture, from what the command prints: `python docs/pictures.py`."""
+"""Draws docs/terminal.svg, the picture of docs/tables.md, from what the command prints: `python docs/pictures.py`."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""`regard see`: what each word of a sentence looks at, in a real model."""
+"""`regard see`: what each word of a sentence attends to, in a real model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXAMPLES = """\
 [bold]The most telling head[/bold]
   Its Σ α(q, k) · ln(α(q, k) / b(q, k)) is the largest, over words that are
   not the same or neighbours; b is the mean weight of that key or that of
-  that distance, whichever is larger. So it looks at words for what they are:
+  that distance, whichever is larger. So it attends to words for what they are:
   not at one word always, nor by places. Hidden keys count for nothing.
 """
 
@@ -58,7 +58,7 @@ def see(
         typer.Option(
             "--query",
             "-q",
-            help="Rank what this word looks at; several if given more than once. Of a word that is there twice, "
+            help="Rank what this word attends to; several if given more than once. Of a word that is there twice, "
             "the second is [bold]word2[/bold].",
             show_default=False,
         ),
@@ -71,7 +71,7 @@ def see(
         bool, typer.Option("--specials", help="Show \\[CLS], \\[SEP], punctuation and symbols too; nothing is scaled.")
     ] = False,
 ) -> None:
-    """See what each word of a sentence looks at, in a real model (MiniLM)."""
+    """See what each word of a sentence attends to, in a real model (MiniLM)."""
     number = _head_number(head)
     if output is not None:
         extension_of(output, FORMATS)
@@ -111,7 +111,7 @@ def _print(seen: Seen) -> None:
     width = min(out.width, 80)
     if seen.places:
         for place in seen.places:
-            out.print(f"what “{shown(seen.names[place])}” looks at", style="bold", markup=False)
+            out.print(f"what “{shown(seen.names[place])}” attends to", style="bold", markup=False)
             out.print(draw_ranked(seen.row(place), seen.names, width=width), soft_wrap=True)
     else:
         colour = out.color_system is not None and not out.no_color

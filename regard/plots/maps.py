@@ -207,7 +207,7 @@ def ranked(weights: Any, columns: Sequence[str], query: str, *, note: str = "", 
     left_out = f"; {rest} lighter {'key is' if rest == 1 else 'keys are'} not shown" if rest else ""
     write_around(
         figure,
-        f"what “{shown(query)}” looks at",
+        f"what “{shown(query)}” attends to",
         f"{AXES}: this is one row, its keys from top to bottom{left_out}" + unless_finite(row[order], "?"),
         note,
     )

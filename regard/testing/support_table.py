@@ -9,7 +9,7 @@ from regard.engines import ENGINES
 from regard.errors import ScoreError
 from regard.testing.cases import MASKS, RULES, SCORES, Case
 
-PAGE = Path("README.md")  # within the repository
+PAGE = Path("docs/scores-and-rules.md")  # within the repository
 START = "<!-- support tables: python -m regard.testing.support_table -->"
 END = "<!-- end of support tables -->"
 
@@ -20,7 +20,7 @@ def support_tables() -> str:
     return "\n".join(
         [
             f"Engines that take a score (rows) under a rule (columns), without a mask: {legend}; "
-            "– is refused at the door.",
+            "– raises `ScoreError`.",
             "",
             *_table("score", SCORES, RULES, lambda score, rule: _takers(Case(score, rule, "no mask"))),
             "",

@@ -42,12 +42,12 @@ class Pronunciation:
     word: str
     letters: str  # the word as the model read it: in lower case, without accents
     phonemes: list[str]
-    probability: float  # as the model gives it: trained on smoothed labels, it is never sure
-    alignment: Tensor  # (phonemes, letters): how much of a sound's look went to each letter
+    probability: float  # as the model gives it, which was trained with label smoothing
+    alignment: Tensor  # (phonemes, letters): the weight of each letter for each sound
 
     @property
     def certainty(self) -> float:
-        """The probability of a sound on average (their geometric mean, the end's among them): 0.9 is quite sure."""
+        """The geometric mean of the sounds' probabilities, end included; near 0.9 is confident, by label smoothing."""
         return math.pow(self.probability, 1 / (len(self.phonemes) + 1))
 
     def __str__(self) -> str:

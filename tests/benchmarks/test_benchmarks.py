@@ -212,10 +212,10 @@ def test_figures_are_the_same_bytes_each_time(tmp_path: Path):
 
 
 @needs_matplotlib
-def test_the_readme_has_the_times_of_the_results():
+def test_the_page_has_the_times_of_the_results():
     from benchmarks import results, tables
 
-    rows, text = results.read(report.NAME)["rows"], tables.README.read_text(encoding="utf-8")
+    rows, text = results.read(report.NAME)["rows"], tables.PAGE.read_text(encoding="utf-8")
     assert tables.with_times(text, rows) == text, "run: python -m benchmarks --figures"
     slower = {**rows, "dot": {**rows["dot"], "figures": {"forward": {OURS: 0.05, "SDPA": 0.6}}}}
     assert "| dot-product softmax | 50.0 ms · SDPA 600 ms, 12 × |  |" in tables.with_times(text, slower)

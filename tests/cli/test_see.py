@@ -70,7 +70,7 @@ def test_what_is_hidden_is_said_with_its_share() -> None:
 
 def test_happy_looks_at_was_happy_dog_owner_and_tail() -> None:
     lines = see(SENTENCE, "--query", "Happy").stdout.splitlines()
-    assert lines[0] == "what “happy” looks at"
+    assert lines[0] == "what “happy” attends to"
     ranked = [line.split()[0] for line in lines[1:15]]
     assert ranked[:4] == ["was", "happy", "dog", "owner"]
     assert "tail" in ranked[:6]
@@ -101,10 +101,10 @@ def test_specials_shows_everything_and_scales_nothing(tmp_path: Path, encoder: S
 
 def test_a_word_that_is_there_twice_gets_a_list_for_each() -> None:
     said = see(SENTENCE, "--query", "he").stdout
-    assert "what “he₁” looks at" in said
-    assert "what “he₂” looks at" in said
+    assert "what “he₁” attends to" in said
+    assert "what “he₂” attends to" in said
     second = see(SENTENCE, "--query", "he₂").stdout
-    assert second.startswith("what “he₂” looks at")
+    assert second.startswith("what “he₂” attends to")
     assert "he₁” looks" not in second
 
 
@@ -113,7 +113,7 @@ def test_a_figure_of_a_word_that_is_there_twice_says_which_it_is(
 ) -> None:
     monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "svg.fonttype", "none")
     first = plain(re.sub("<[^>]*>", " ", saved(tmp_path / "a.svg", "-q", "he").decode()))
-    assert "what “he₁” looks at" in first
+    assert "what “he₁” attends to" in first
     assert "the first of 2: --query he₂ shows the next" in first
     assert "the first of" not in saved(tmp_path / "a.svg", "-q", "he₂").decode()
 
@@ -121,13 +121,13 @@ def test_a_figure_of_a_word_that_is_there_twice_says_which_it_is(
 def test_a_word_that_is_there_twice_may_have_an_ordinary_number() -> None:
     expected = see(SENTENCE, "-q", "he₂").stdout
     assert see(SENTENCE, "-q", "He2").stdout == expected
-    assert see("bank2 or bank or bank", "-q", "bank2").stdout.startswith("what “bank2” looks at")
+    assert see("bank2 or bank or bank", "-q", "bank2").stdout.startswith("what “bank2” attends to")
     assert "of the weight of “he₂”" in plain(expected)
 
 
 def test_several_queries_are_each_ranked_once(tmp_path: Path) -> None:
     said = see(SENTENCE, "-q", "dog", "--query", "happy", "-q", "Dog").stdout
-    assert re.findall("what “(.*)” looks at", said) == ["dog", "happy"]
+    assert re.findall("what “(.*)” attends to", said) == ["dog", "happy"]
     assert "of the weight of “dog” and “happy”" in plain(said)
     assert [each["name"] for each in saved(tmp_path / "a.json", "-q", "dog", "-q", "he")["queries"]] == [
         "dog",
@@ -350,7 +350,7 @@ def test_emoji_are_words() -> None:
 
 
 def test_words_that_look_like_markup_are_printed_as_they_are() -> None:
-    assert see("the [red] dog", "-q", "red").stdout.splitlines()[0] == "what “red” looks at"
+    assert see("the [red] dog", "-q", "red").stdout.splitlines()[0] == "what “red” attends to"
 
 
 def test_bytes_of_another_encoding_on_the_command_line_are_a_mistake() -> None:
