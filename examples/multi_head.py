@@ -21,7 +21,7 @@ print("output", tuple(network(output).shape))
 
 view = layer.weigh(X, X, X)  # (1, heads, n, n)
 for head, row in enumerate(view.dense()[0, :, 6], start=1):
-    print(f"head {head}: token 6 looks at tokens", *row.nonzero().flatten().tolist())
+    print(f"head {head}: token 6 attends to tokens", *row.nonzero().flatten().tolist())
 
 # Each head is the self-attention of its own W_Q⁽ⁱ⁾, W_K⁽ⁱ⁾ and W_V⁽ⁱ⁾. The last one, which sees everything:
 Q, K, V = X @ layer.W_Q[-1], X @ layer.W_K[-1], X @ layer.W_V[-1]

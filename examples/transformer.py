@@ -1,4 +1,4 @@
-"""A Transformer learns to translate; each word that it writes looks at other words of the source."""
+"""A Transformer learns to translate; each word that it writes attends to other words of the source."""
 
 from itertools import product
 

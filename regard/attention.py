@@ -38,7 +38,7 @@ def attend(
     """The values pooled by attention, `(..., n_queries, value_dim)`.
 
     Attention(q, D) = Σ_i α(q, k_i) · v_i, where `score` says how similar a query and a key are, `mask` which keys a
-    query may look at, and `weights` how similarities become α. A fully masked query gets zeros.
+    query may attend to, and `weights` how scores become α. A fully masked query gets zeros.
 
     Under torch.compile (with `fullgraph=True` too) and torch.export, a dot product under softmax without a mask is
     PyTorch's own operator, and all else is one operator, `regard::attend`, with a first derivative. `Custom`, `Where`,
@@ -53,7 +53,7 @@ def attend(
         values: `(..., n_keys, value_dim)`.
         score: a(q, k); qᵀk/√d if left out.
         weights: How scores become weights; softmax if left out.
-        mask: Which keys each query may look at; all if left out.
+        mask: Which keys each query may attend to; all if left out.
         dropout: The share of weights that are dropped, in [0, 1); the others are scaled by 1/(1 − dropout).
         engine: The name of an engine, or an `Engine`; the planner chooses if left out.
 

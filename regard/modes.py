@@ -1,6 +1,6 @@
-"""Whether Python runs once for many calls: torch compiles, exports, traces or captures it, or transforms it.
+"""Detects compilation, export, graph capture and functorch transforms.
 
-Then no decision can be taken on what a tensor holds, and what was computed must not be kept for later.
+Under each, control flow must not depend on the values of tensors, and results must not be cached.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def is_tracing() -> bool:
-    """Whether torch.compile, torch.export or torch.jit.trace looks on, or a transform such as torch.vmap is open."""
+    """Whether torch.compile, torch.export or torch.jit.trace is tracing, or a functorch transform is active."""
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or bool(torch._C._is_tracing())
 
 
 def is_jit_tracing() -> bool:
-    """Whether torch.jit.trace looks on."""
+    """Whether torch.jit.trace is tracing."""
     return not torch.compiler.is_compiling() and bool(torch._C._is_tracing())
 
 
 def is_hidden(tensor: torch.Tensor) -> bool:
-    """Whether no decision can be taken on what a tensor holds: while tracing, and on the meta device."""
+    """Whether the values of a tensor cannot be read: while tracing, and on the meta device."""
     return is_tracing() or tensor.device.type == "meta"
 
 
 def is_transforming() -> bool:
-    """Whether a transform of torch.func is open, compiled or not."""
+    """Whether a transform of torch.func is active, compiled or not."""
     return torch._C._are_functorch_transforms_active()
 
 
 def is_capturing(device: torch.device) -> bool:
-    """Whether operations on that device are captured into a CUDA graph, to be replayed: nothing can be looked at."""
+    """Whether operations on that device are captured into a CUDA graph: values cannot be read."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 

@@ -238,7 +238,7 @@ def make_problem(
     if all_keys and not is_tracing():
         weights = weights.within(keys.shape[-2])
     problem = AttentionProblem(queries, keys, values, score, weights, mask, float(dropout), seed, autocast_dtype)
-    grid = problem.grid  # batch axes that do not broadcast are found here, at the door
+    grid = problem.grid  # raises where batch axes do not broadcast
     if mask is not None:
         mask.check(grid if all_keys else replace(grid, whole=False))
     return problem

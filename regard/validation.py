@@ -1,4 +1,4 @@
-"""The checks at the door: one function a concern, each with an error that names the fix."""
+"""Checks of inputs: one function a concern, each with an error that names the fix."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_dropout_is_refused_since_every_replay_would_drop_the_same(capturing):
 
 
 @pytest.mark.parametrize("looks", [True, False])
-def test_rows_that_may_look_nowhere_are_set_to_zero_whether_or_not_there_are_any(looks, request):
+def test_fully_masked_rows_are_set_to_zero_whether_or_not_there_are_any(looks, request):
     if not looks:
         request.getfixturevalue("capturing")
     x, allowed = torch.rand(4, 8), torch.ones(4, 4, dtype=torch.bool)

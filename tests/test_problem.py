@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a call is said at the door, with what to do."""
+"""Everything that can be wrong with a call raises before anything is computed, with what to do."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def test_what_is_wrong_is_said_with_what_to_do(name):
     assert isinstance(caught.value, RegardError)
 
 
-@pytest.mark.parametrize("door", [attend, weigh, plan, partial])
-def test_every_door_has_the_same_checks(door):
+@pytest.mark.parametrize("function", [attend, weigh, plan, partial])
+def test_every_function_has_the_same_checks(function):
     with pytest.raises(ShapeError, match=r"`keys` and `values` must have the same number of rows"):
-        door(Q, K, ones(6, 4))
+        function(Q, K, ones(6, 4))
     with pytest.raises(OptionError, match=r"`score` must be a regard Score"):
-        door(Q, K, V, score="dot")
+        function(Q, K, V, score="dot")
 
 
 @pytest.mark.parametrize(

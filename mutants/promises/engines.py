@@ -83,7 +83,7 @@ ENGINES = (
         "regard/engines/sdpa/sdpa_engine.py",
         "return allowed | empty, empty, False",
         "return allowed | empty, None, False",
-        ("tests/engines/test_sdpa_engine.py -k nowhere",),
+        ("tests/engines/test_sdpa_engine.py -k fully_masked",),
     ),
     Mutant(
         "a user's subclass is not taken for what it extends",

@@ -48,7 +48,7 @@ HOUSE = (
         ("tests/nn/test_generation.py",),
     ),
     Mutant(
-        "PyTorch's True means that a query may not look",
+        "PyTorch's True means that a query may not attend",
         "regard/nn/torch_masks.py",
         "allowed = ~pad(attn_mask, (0, added_keys))",
         "allowed = pad(attn_mask, (0, added_keys))",

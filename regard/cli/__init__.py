@@ -27,8 +27,8 @@ CLICK_EXCEPTION: type[Exception] = typer.BadParameter.mro()[2]  # Of click, or o
 EXAMPLES = """\
 [bold]Examples[/bold]
   regard tour                                          attention, live
-  regard ask grades.csv --key gpa --value salary 3.5   what similar rows say
-  regard see "The dog was happy, so it wagged its tail"   what each word looks at
+  regard ask grades.csv --key gpa --value salary 3.5   the average of similar rows
+  regard see "The dog was happy, so it wagged its tail"   what each word attends to
   regard doctor --json                                 for a bug report
 
 [bold]Exit codes[/bold]

@@ -1,4 +1,4 @@
-"""`regard pronounce`: how a word is said, and which letters each sound looked at."""
+"""`regard pronounce`: how a word is said, and which letters each sound attends to."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pronounce(
         typer.Option(help="A model that examples/pronounce wrote; regard's own if left out."),
     ] = None,
 ) -> None:
-    """Say English words in phonemes (ARPAbet: SH as in she), and show the letters that each sound looked at."""
+    """Say English words in phonemes (ARPAbet: SH as in she), and show the letters that each sound attends to."""
     words = words if words and words != ["-"] else _standard_words()
     if output is not None and extension_of(output, FORMATS) not in ("html", "json") and len(words) > 1:
         raise typer.BadParameter(
@@ -120,7 +120,7 @@ def _beyond(said: Pronunciation) -> str:
 
 
 def _at_the_end(said: Pronunciation) -> list[float]:
-    """Of each sound's weight, the share that looks past the last letter."""
+    """Of each sound's weight, the share that goes past the last letter."""
     shares: list[float] = (1 - said.alignment.sum(-1)).clamp_min(0).tolist()
     return shares
 

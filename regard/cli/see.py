@@ -77,7 +77,7 @@ def see(
         extension_of(output, FORMATS)
     sentence = " ".join(text) if text and text != ["-"] else _standard_input()
     if not sentence.strip():
-        raise OptionError("There is no word to look at: the text is empty. Write a sentence.")
+        raise OptionError("There are no words: the text is empty. Write a sentence.")
     with log.status("loading the model"):
         from regard.text import SentenceEncoder
 

@@ -83,9 +83,7 @@ def choose(
     _check_place("--head", head, look.n_heads)
     kept = [place for place, word in enumerate(look.words) if specials or not _is_hidden(look, place, word)]
     if not kept:
-        raise OptionError(
-            "There is no word to look at: the text has only punctuation or symbols. Use --specials to see it."
-        )
+        raise OptionError("There are no words: the text has only punctuation or symbols. Use --specials to see it.")
     words = [look.words[place] for place in kept]
     unknown = list(dict.fromkeys(look.pieces.unknown[place] for place in kept if look.pieces.unknown[place]))
     queries = [query] if isinstance(query, str) else query or ()
@@ -106,11 +104,11 @@ def choose(
 
 
 def most_telling(weights: Tensor, layer: int | None = None) -> tuple[int, int]:
-    """The layer and head whose look depends most on both words, and least on places.
+    """The layer and head whose weights depend most on both words, and least on places.
 
     That is where Σ α(q, k) · ln(α(q, k) / b(q, k)) is largest. b(q, k) is what one would expect without knowing both:
     the mean weight of that key, or of that distance, whichever is larger. Only words more than one apart count. So a
-    head that looks at the word before, or at one word always, tells nothing.
+    head that attends to the word before, or to one word always, tells nothing.
 
     Args:
         weights: `(layers, heads, n_words, n_words)`, among the words shown and not scaled.

@@ -1,4 +1,4 @@
-"""Answer: a value, and the rows that say so."""
+"""Answer: a value, and the rows behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers and databases to look at: in a terminal, in colour, in a notebook. One report, three ways to draw it."""
+"""Answers and databases as text: in a terminal, in colour, in a notebook. One report, three ways to draw it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Report:
 
 
 def answer_report(answer: Answer) -> Report:
-    """An answer: the value, the rows that say so with a bar for each weight, and how they were weighed."""
+    """An answer: the value, the rows behind it with a bar for each weight, and how they were weighed."""
     labels = answer.labels
     header = [labels.index, *labels.keys, *labels.values, "weight"]
     rows = [] if _none_stands_out(answer) else answer.rows

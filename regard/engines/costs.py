@@ -45,7 +45,7 @@ def work_of(problem: AttentionProblem) -> Work:
 
 
 def _live(problem: AttentionProblem) -> float:
-    """The share of pairs that tiles visit, by the look of three blocks of rows; 1 for what is small anyway."""
+    """The share of pairs that tiles visit, estimated from three blocks of rows; 1 for what is small anyway."""
     mask, grid = problem.mask, problem.grid
     if mask is None or grid.n_queries * grid.n_keys < 1 << 15:
         return 1.0
@@ -56,7 +56,7 @@ def _live(problem: AttentionProblem) -> float:
 
 
 def fused_seconds(work: Work) -> float:
-    """PyTorch's kernels, and a look at their inputs for NaN."""
+    """PyTorch's kernels, and a check of their inputs for NaN."""
     if work.device.type != "cpu":
         return 30 * MICRO
     threads = max(min(work.threads, work.entries * -(-work.n_queries // 32)), 1)

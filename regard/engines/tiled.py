@@ -29,7 +29,7 @@ from regard.tensors import is_finite
 from regard.weights import OnePass, Weights
 from regard.weights.onepass import shift
 
-# Queries from which a look at all keys and values costs less than a hundredth of what is computed with them.
+# Queries from which a check of all keys and values costs less than a hundredth of what is computed with them.
 MANY_QUERIES = 1024
 
 # How far from 1 a sum of numerators may be before they are divided by it first: float32 has 2⁻¹²⁶ to 2¹²⁸.

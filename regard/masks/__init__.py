@@ -1,4 +1,4 @@
-"""Which keys may a query look at? Masks combine with `&`, `|` and `~`."""
+"""Masks: which keys a query may attend to. They combine with `&`, `|` and `~`."""
 
 from regard.masks.allowed import Allowed
 from regard.masks.block_layout import BlockLayout

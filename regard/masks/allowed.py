@@ -1,4 +1,4 @@
-"""A tensor that says it for every pair."""
+"""A boolean tensor, one entry a pair."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.tensors import stretches
 
 
 class Allowed(Mask):
-    """Each query sees the keys that the tensor names for it: tensor[row, column].
+    """Each query attends to the keys that the tensor names for it: tensor[row, column].
 
     The one mask that can be as large as n_queries × n_keys, because you made it so. It is not copied: do not change it
     while the mask is in use.

@@ -1,4 +1,4 @@
-"""A yes or no for each block of pairs."""
+"""A boolean for each block of pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.masks.ranges import marked
 
 
 class BlockLayout(Mask):
-    """Each block of queries sees whole blocks of keys: layout[row // block_rows, column // block_columns].
+    """Each block of queries attends to whole blocks of keys: layout[row // block_rows, column // block_columns].
 
     Args:
         layout: bool, `(..., ⌈n_queries / block_rows⌉, ⌈n_keys / block_columns⌉)`, True where the block is allowed.

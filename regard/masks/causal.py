@@ -1,4 +1,4 @@
-"""No looking ahead."""
+"""The causal mask."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from regard.masks.band import Band
 
 
 class Causal(Band):
-    """Each query sees the keys up to where it stands, itself included: column ≤ row + offset.
+    """Each query attends to the keys up to its own position, itself included: column ≤ row + offset.
 
     Args:
         align: where queries stand among keys; it must be given when their numbers differ. `"start"`: query i at key i.

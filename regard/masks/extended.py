@@ -16,10 +16,10 @@ from regard.masks.ranges import joined
 
 
 class Followed(Mask):
-    """The mask over all keys but the last few, which every query sees: where a layer adds keys to each sequence.
+    """The mask over all keys but the last few, which every query attends to: where a layer adds keys to each sequence.
 
     Args:
-        mask: which of the first keys each query sees. It is asked about a problem that has those alone.
+        mask: which of the first keys each query attends to. It is asked about a problem that has those alone.
         added: how many keys follow them.
 
     Example:

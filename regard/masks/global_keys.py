@@ -1,4 +1,4 @@
-"""Keys that everyone sees."""
+"""Keys that every query attends to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.modes import is_tracing
 
 
 class GlobalKeys(Mask):
-    """Every query sees the keys at these positions: column ∈ positions.
+    """Every query attends to the keys at these positions: column ∈ positions.
 
     Args:
         positions: integers, a sequence or a tensor of one axis; a negative one counts from the last key. They are read
@@ -40,7 +40,7 @@ class GlobalKeys(Mask):
         if tensor.ndim != 1:
             raise ShapeError(
                 f"`positions` of GlobalKeys must have one axis: got {tuple(tensor.shape)}. "
-                f"Pass the list of the keys that every query sees."
+                f"Pass the list of the keys that every query attends to."
             )
         self.positions = tuple(tensor.tolist())
         self._resolved = None

@@ -1,4 +1,4 @@
-"""A yes or no for each key."""
+"""A boolean for each key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.masks.ranges import marked
 
 
 class KeyMask(Mask):
-    """Every query sees the keys that the tensor names: tensor[column].
+    """Every query attends to the keys that the tensor names: tensor[column].
 
     Args:
         tensor: bool, `(..., n_keys)`, True where the key may be seen. Its batch axes line up from the left, so

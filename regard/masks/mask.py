@@ -1,4 +1,4 @@
-"""What every mask answers: which pairs of a tile are allowed, and which keys a row may see."""
+"""What every mask answers: which pairs of a tile are allowed, and which keys a row attends to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.masks.batch_axes import Axes
 from regard.masks.index_arithmetic import between, blocks, pack, positions
 from regard.masks.mask_checks import check_devices, same_device
 
-_BLOCK = 1 << 20  # Pairs that a streamed pass looks at together.
+_BLOCK = 1 << 20  # Pairs that a streamed pass holds at a time.
 
 
 class Cover(enum.Enum):
@@ -26,7 +26,7 @@ class Cover(enum.Enum):
 
 
 class Mask:
-    """Which keys may each query look at? True means *may attend*.
+    """Which keys each query may attend to: True means *may attend*.
 
     A subclass must define `allows`; every other method has a default that follows from it, and is there to be
     overridden where the mask knows a shorter way. Row and column ranges ascend. No method builds n_queries × n_keys
@@ -74,7 +74,7 @@ class Mask:
         return Cover.SOME if rows and columns else Cover.NONE
 
     def live(self, rows: range, grid: Grid) -> list[range]:
-        """Ranges of columns outside of which none of `rows` sees anything in any batch entry: where the work is.
+        """Ranges of columns outside of which none of `rows` attends to anything in any batch entry: where the work is.
 
         They ascend and do not touch. What they hold may be more than is allowed; it costs microseconds rather than a
         question for each tile. The default halves the columns and asks `cover`.
@@ -111,19 +111,19 @@ class Mask:
             return block_table.by_cover(self, grid, height, width)
         return block_table.from_bounds(*bounds, grid, height, width)
 
-    # What a row sees ----------------------------------------------------------------------------------------------
+    # The keys of a row -------------------------------------------------------------------------------------------
 
     def bounds(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor] | None:
-        """The first column that each row sees and the one after its last, where it sees every one between.
+        """The first column that each row attends to and the one after its last, where it attends to all between.
 
-        Two int64 tensors `(..., len(rows))`, broadcastable to `(*batch_shape, len(rows))`: a row sees exactly the
+        Two int64 tensors `(..., len(rows))`, broadcastable to `(*batch_shape, len(rows))`: a row attends to exactly the
         columns first ≤ column < stop, and none if stop ≤ first. A kernel compares with them and needs no bool tile.
-        None where rows may see more than one run of columns, or where that is not known.
+        None where rows attend to more than one run of columns, or where that is not known.
         """
         return None
 
     def indices(self, rows: range, grid: Grid) -> Tensor:
-        """The columns that each row may see, ascending, then −1 to the width of the widest: int64 `(..., r, width)`."""
+        """The columns of each row, ascending, then −1 to the width of the widest: int64 `(..., r, width)`."""
         bounds = self.bounds(rows, grid)
         if bounds is not None:
             return between(*bounds)
@@ -131,16 +131,16 @@ class Mask:
         return pack(strip.expand(*strip.shape[:-2], len(rows), grid.n_keys))
 
     def count_bound(self, grid: Grid) -> int | None:
-        """No row sees more keys than this; None where nothing better than n_keys is known cheaply."""
+        """No row attends to more keys than this; None where nothing better than n_keys is known cheaply."""
         return None
 
     def known_counts(self, rows: range, grid: Grid) -> Tensor | None:
-        """How many keys each row sees, int64 `(..., len(rows))`, where a formula says so; None where one must count."""
+        """How many keys each row attends to, int64 `(..., len(rows))`; None where no formula gives it."""
         bounds = self.bounds(rows, grid)
         return None if bounds is None else (bounds[1] - bounds[0]).clamp_(min=0)
 
     def any_allowed(self, rows: range, grid: Grid) -> Tensor:
-        """Whether each row may see any key at all: bool `(..., len(rows))`."""
+        """Whether each row is not fully masked: bool `(..., len(rows))`."""
         counts = self.known_counts(rows, grid)
         if counts is not None:
             return counts > 0
@@ -199,7 +199,7 @@ class Mask:
         return survey.density(self, n_queries, n_keys)
 
     def picture(self, n_queries: int = 8, n_keys: int | None = None) -> str:
-        """A text drawing: a line for each query, `#` where it may look and `·` where it may not.
+        """A text drawing: a line for each query, `#` where it may attend and `·` where it may not.
 
         Batch entries stand side by side, the first four of them.
 

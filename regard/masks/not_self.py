@@ -11,7 +11,7 @@ from regard.masks.positional import Positional
 
 
 class NotSelf(Positional):
-    """Each query sees every key but the one where it stands: column ≠ row + offset. Leave-one-out is made of this.
+    """Each query attends to every key but the one at its own position: column ≠ row + offset. For leave-one-out.
 
     Args:
         align: where queries stand among keys, as for `Causal`; it must be given when their numbers differ.

@@ -18,7 +18,7 @@ from regard.modes import is_hidden
 
 
 class Padding(Mask):
-    """Each query sees the keys that are there: column < length.
+    """Each query attends to the keys that are there: column < length.
 
     Args:
         lengths: the number of real keys of each batch entry, a tensor or a list of integers, or one integer for all.

@@ -22,8 +22,8 @@ class PerHead(Mask):
     """Each entry of the last batch axis, the heads, has its own mask: masks[head](row, column).
 
     Args:
-        masks: one mask for each head, None for a head that sees every key. Each sees the problem without the axis of
-            heads.
+        masks: one mask for each head, None for a head that attends to every key. Each is given the problem without
+            the axis of heads.
 
     Example:
         >>> from regard.masks import Causal, Strided, Window
@@ -48,7 +48,7 @@ class PerHead(Mask):
                 advice = (
                     "Wrap a bool tensor in Allowed(tensor)."
                     if isinstance(mask, Tensor)
-                    else "Pass one such as Causal() for each head, or None for a head that sees every key."
+                    else "Pass one such as Causal() for each head, or None for a head that attends to every key."
                 )
                 raise DtypeError(f"`masks` of PerHead must be masks: got {type(mask).__name__}. {advice}")
 

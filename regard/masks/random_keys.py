@@ -25,13 +25,13 @@ Word = TypeVar("Word", int, Tensor)
 
 
 class RandomKeys(Mask):
-    """Each query sees `per_query` keys drawn without replacement, all of them if there are no more.
+    """Each query attends to `per_query` keys drawn without replacement, all of them if there are no more.
 
     The draw is a function of (seed, row, n_keys) and of nothing else: the same in every call, in every batch entry, on
     every device and however the rows are split. A row takes O(per_query) and does not need the others.
 
     Args:
-        per_query: how many keys each query sees.
+        per_query: how many keys each query attends to.
         seed: any integer; another seed is another draw.
 
     Example:

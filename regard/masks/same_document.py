@@ -20,7 +20,7 @@ from regard.tensors import broadcast_shapes
 
 
 class SameDocument(Mask):
-    """Each query sees the keys of its own document: query_ids[row] = key_ids[column].
+    """Each query attends to the keys of its own document: query_ids[row] = key_ids[column].
 
     Args:
         query_ids: integers, `(..., n_queries)`: the document of each query. Batch axes line up from the left, so

@@ -18,7 +18,7 @@ from regard.modes import is_hidden
 
 
 class Selected(Mask):
-    """Each query sees the keys that are listed for it: column ∈ indices[row].
+    """Each query attends to the keys that are listed for it: column ∈ indices[row].
 
     Args:
         indices: integers, `(..., n_queries, k)`: up to k keys for each query. −1 is an empty slot; a key that is

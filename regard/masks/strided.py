@@ -14,10 +14,10 @@ from regard.masks.ranges import joined
 
 
 class Strided(Positional):
-    """Each query sees the keys a whole number of strides away, itself included: (row + offset − column) mod stride = 0.
+    """Each query attends to every key a multiple of `stride` away: (row + offset − column) mod stride = 0.
 
     Args:
-        stride: the distance from one key that is seen to the next.
+        stride: the distance from one such key to the next.
         align: where queries stand among keys, as for `Causal`; it must be given when their numbers differ.
 
     Example:

@@ -15,7 +15,7 @@ from regard.tensors import broadcast_shapes
 
 
 class Where(Mask):
-    """Each query sees the keys for which the function is True: function(row, column).
+    """Each query attends to the keys for which the function is True: function(row, column).
 
     The function is called with tensors of positions that broadcast, never with all pairs at once, and must answer for
     each pair from its two positions. No tile is known to be full or empty, so every pair is computed: where one of the

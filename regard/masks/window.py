@@ -8,10 +8,10 @@ from regard.masks.mask_checks import whole_number
 
 
 class Window(Band):
-    """Each query sees the keys near where it stands, itself included: −before ≤ column − (row + offset) ≤ after.
+    """Each query attends to the keys near its own position, itself included: −before ≤ column − (row + offset) ≤ after.
 
     Args:
-        before: how many keys before its own a query sees; None for all of them.
+        before: how many keys before its own a query attends to; None for all of them.
         after: how many keys after its own; None for all of them.
         align: where queries stand among keys, as for `Causal`; it must be given when their numbers differ.
 

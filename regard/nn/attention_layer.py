@@ -17,7 +17,7 @@ class Attention(AttentionLayer):
     Args:
         score: a(q, k); qᵀk/√d if left out.
         weights: How scores become weights; softmax if left out.
-        mask: Which keys each query may look at, in every call.
+        mask: Which keys each query may attend to, in every call.
         dropout: The share of weights that are dropped in training.
 
     Example:

@@ -28,8 +28,8 @@ class AttentionLayer(nn.Module):
     Args:
         score: a(q, k); qᵀk/√d if left out.
         weights: How scores become weights; softmax if left out.
-        mask: Which keys each query may look at, in every call; a list gives each head its own, None for one
-            that sees every key.
+        mask: Which keys each query may attend to, in every call; a list gives each head its own, None for one
+            that attends to every key.
         dropout: The share of weights that are dropped in training.
     """
 

@@ -16,14 +16,14 @@ class LayerCache:
     """The keys and values of one attention layer, `(batch, heads, length, dim)` each.
 
     Args:
-        is_fixed: Whether they are given once and stay: those of a memory, which a decoder looks at with every token.
+        is_fixed: Whether they are given once and stay: those of a memory, which a decoder attends to with every token.
             The queries of one call then follow those of the call before.
     """
 
     def __init__(self, *, is_fixed: bool = False) -> None:
         self.is_fixed = is_fixed
         self.length = 0
-        self._n_queries = 0  # that have looked, where the pairs are fixed
+        self._n_queries = 0  # that have attended, where the pairs are fixed
         self._room: tuple[Tensor, Tensor] | None = None
 
     @property
@@ -48,7 +48,7 @@ class LayerCache:
         return keys, values
 
     def advance(self, n_queries: int) -> None:
-        """Note that so many queries have looked."""
+        """Note that so many queries have attended."""
         self._n_queries += n_queries
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

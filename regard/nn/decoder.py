@@ -1,4 +1,4 @@
-"""The decoder of a Transformer: every token looks at those before it, and at a memory."""
+"""The decoder of a Transformer: every token attends to those before it, and to a memory."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ class DecoderLayer(WithFeedForward):
 
         Args:
             tgt: `(length, batch, dim)`; `(batch, length, dim)` with `batch_first`; `(length, dim)` without a batch.
-            memory: What is looked at besides, in the same layout and its own length.
-            tgt_mask, memory_mask: As `attn_mask` of `MultiHeadAttention`: True where a token may not look.
+            memory: The encoder's output, for cross-attention; in the same layout, of its own length.
+            tgt_mask, memory_mask: As `attn_mask` of `MultiHeadAttention`: True where a token may not attend.
             tgt_key_padding_mask, memory_key_padding_mask: `(batch, length)`, True where a token is padding.
             tgt_is_causal, memory_is_causal: Promises that these masks are causal.
-            mask: Which tokens this call allows, as regard says it: True means "may look".
+            mask: One of regard's masks for this call, in which True means "may attend".
             cache: Keys and values of earlier tokens, and of the memory.
         """
         refuse_nested(tgt=tgt, memory=memory)
@@ -119,7 +119,7 @@ class DecoderLayer(WithFeedForward):
         for_tokens = besides(self.self_attn, mask=mask, cache=of_tokens)
         for_memory = besides(self.multihead_attn, cache=of_memory)
 
-        def look(tokens: Tensor) -> Tensor:
+        def self_attention_block(tokens: Tensor) -> Tensor:
             pooled, _ = self.self_attn(
                 tokens,
                 tokens,
@@ -132,7 +132,7 @@ class DecoderLayer(WithFeedForward):
             )
             return self.dropout1(pooled)  # type: ignore[no-any-return]
 
-        def remember(tokens: Tensor) -> Tensor:
+        def cross_attention_block(tokens: Tensor) -> Tensor:
             pooled, _ = self.multihead_attn(
                 tokens,
                 memory,
@@ -145,16 +145,16 @@ class DecoderLayer(WithFeedForward):
             )
             return self.dropout2(pooled)  # type: ignore[no-any-return]
 
-        def think(tokens: Tensor) -> Tensor:
+        def feed_forward_block(tokens: Tensor) -> Tensor:
             return self.dropout3(self.feed_forward(tokens))  # type: ignore[no-any-return]
 
         if self.norm_first:
-            tgt = tgt + look(self.norm1(tgt))
-            tgt = tgt + remember(self.norm2(tgt))
-            return tgt + think(self.norm3(tgt))
-        tgt = self.norm1(tgt + look(tgt))
-        tgt = self.norm2(tgt + remember(tgt))
-        return self.norm3(tgt + think(tgt))  # type: ignore[no-any-return]
+            tgt = tgt + self_attention_block(self.norm1(tgt))
+            tgt = tgt + cross_attention_block(self.norm2(tgt))
+            return tgt + feed_forward_block(self.norm3(tgt))
+        tgt = self.norm1(tgt + self_attention_block(tgt))
+        tgt = self.norm2(tgt + cross_attention_block(tgt))
+        return self.norm3(tgt + feed_forward_block(tgt))  # type: ignore[no-any-return]
 
 
 class Decoder(nn.Module):
@@ -194,8 +194,8 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """The tokens after all layers; arguments as `DecoderLayer`, and `tgt_mask` may be one of regard's.
 
-        With a `cache`, `tgt` holds the tokens that are new; each sees those before it. `tgt_key_padding_mask` is then
-        of all tokens so far, and `memory` must be the one of the first call, whose keys and values are kept.
+        With a `cache`, `tgt` holds the new tokens; each attends to those before it. `tgt_key_padding_mask` is then of
+        all tokens so far, and `memory` must be the one of the first call, whose keys and values are kept.
         """
         refuse_nested(tgt=tgt, memory=memory)
         ours = tgt_mask if isinstance(tgt_mask, Mask) else None
@@ -203,7 +203,7 @@ class Decoder(nn.Module):
         if cache is not None:
             if tgt_mask is not None or len(cache.layers) != len(self.layers):
                 raise OptionError(
-                    f"With a cache every token sees those before it, so `tgt_mask` must be None, and the cache must be "
+                    f"With a cache decoding is causal, so `tgt_mask` must be None, and the cache must be "
                     f"KeyValueCache({len(self.layers)}): got {len(cache.layers)} layers and "
                     f"{'no mask' if tgt_mask is None else 'a mask'}."
                 )

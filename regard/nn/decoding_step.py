@@ -28,7 +28,7 @@ class Writer(Protocol):
 
     @property
     def alignment(self) -> list[str]:
-        """The names of the attention layers that look at the source."""
+        """The names of the attention layers that attend to the source."""
         ...
 
     def start(self, source: Tensor, source_padding: Tensor | None = None) -> State:
@@ -44,7 +44,7 @@ class Writer(Protocol):
 class Written:
     """A sequence that was written, and its attention `(layers, heads, n_tokens, n_source)` if that was kept.
 
-    Row i of the attention is what token i looked at, so that `attention[-1, 0]` is n_tokens × n_source: the map of the
+    Row i of the attention is what token i attended to, so `attention[-1, 0]` is n_tokens × n_source: the map of the
     last layer's first head. The start and the stop are neither among the tokens nor among the rows.
 
     Example:
@@ -69,7 +69,7 @@ def write_step(
 ) -> tuple[Tensor, Tensor | None]:
     """The log probabilities of the next token, and `(batch, layers, heads, n_source)` weights if they are wanted.
 
-    `live` has True where a sequence goes on: what the model says of others is not looked at.
+    `live` has True where a sequence goes on: what the model gives for others is ignored.
     """
     if not attention:
         return _log_probabilities(model.step(tokens, state), live), None

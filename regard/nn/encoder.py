@@ -1,4 +1,4 @@
-"""The encoder of a Transformer: every token looks at every other."""
+"""The encoder of a Transformer: every token attends to every other."""
 
 from __future__ import annotations
 
@@ -106,15 +106,15 @@ class EncoderLayer(WithFeedForward):
 
         Args:
             src: `(length, batch, dim)`; `(batch, length, dim)` with `batch_first`; `(length, dim)` without a batch.
-            src_mask: As `attn_mask` of `MultiHeadAttention`: True where a token may not look.
+            src_mask: As `attn_mask` of `MultiHeadAttention`: True where a token may not attend.
             src_key_padding_mask: `(batch, length)`, True where a token is padding.
             is_causal: A promise that `src_mask` is the causal one.
-            mask: What this call allows, as regard says it: True means "may look".
+            mask: One of regard's masks for this call, in which True means "may attend".
         """
         check_tensors(src=src)
         ours = besides(self.self_attn, mask=mask)
 
-        def look(tokens: Tensor) -> Tensor:
+        def attention_block(tokens: Tensor) -> Tensor:
             pooled, _ = self.self_attn(
                 tokens,
                 tokens,
@@ -127,14 +127,14 @@ class EncoderLayer(WithFeedForward):
             )
             return self.dropout1(pooled)  # type: ignore[no-any-return]
 
-        def think(tokens: Tensor) -> Tensor:
+        def feed_forward_block(tokens: Tensor) -> Tensor:
             return self.dropout2(self.feed_forward(tokens))  # type: ignore[no-any-return]
 
         if self.norm_first:
-            src = src + look(self.norm1(src))
-            return src + think(self.norm2(src))
-        src = self.norm1(src + look(src))
-        return self.norm2(src + think(src))  # type: ignore[no-any-return]
+            src = src + attention_block(self.norm1(src))
+            return src + feed_forward_block(self.norm2(src))
+        src = self.norm1(src + attention_block(src))
+        return self.norm2(src + feed_forward_block(src))  # type: ignore[no-any-return]
 
 
 class Encoder(nn.Module):

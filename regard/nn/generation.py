@@ -51,7 +51,7 @@ def generate(
         top_k: Sampling draws among so many of the likeliest tokens.
         top_p: Sampling draws among the likeliest tokens whose probabilities come to this.
         source_padding: `(batch, n)`, True where there is no token.
-        attention: Whether the weights with which each token looked at the source are kept (`Written.attention`).
+        attention: Whether the weights with which each token attended to the source are kept (`Written.attention`).
         generator: What sampling draws from.
 
     Returns:
@@ -72,7 +72,7 @@ def generate(
         raise ShapeError("`source` must be (batch, n) token numbers: got no sequence. Pass at least one.")
     if attention and not (isinstance(model, nn.Module) and len(getattr(model, "alignment", ())) > 0):
         raise OptionError(
-            f"With `attention` the model must be a module whose `alignment` names the layers that look at the source: "
+            f"With `attention` the model must be a module whose `alignment` names its cross-attention layers: "
             f"got {type(model).__name__}, which names none. Leave attention=True out, or name them."
         )
     if method == "beam":

@@ -26,9 +26,9 @@ class MultiHeadAttention(ProjectedHeads):
     """A drop-in for `torch.nn.MultiheadAttention`, for every score, rule and mask.
 
     Constructor, parameters (names, shapes, seeded initialisation), `forward` and what it returns are PyTorch's, and so
-    is the meaning of its masks: True in `attn_mask` and `key_padding_mask` means "may not look". (`mask=`, as all else
-    in regard, means the opposite.) It differs in two things. A fully masked query gets zeros before the
-    output projection, with weights and without, where PyTorch returns NaN. No other path is taken in eval mode.
+    is the meaning of its masks: True in `attn_mask` and `key_padding_mask` means "may not attend". (In `mask=`, as in
+    all masks of regard, True means "may attend".) Two things differ. A fully masked query gets zeros before the output
+    projection, with weights and without, where PyTorch returns NaN. And eval mode takes no fast path of its own.
 
     NaN in a token that is padding reaches no output but its own, and yet the gradient of the projections, as in
     PyTorch, since 0 · NaN is NaN: fill padding with numbers.
@@ -50,7 +50,7 @@ class MultiHeadAttention(ProjectedHeads):
         dtype: Their dtype.
         score: a(q, k) of each head; qᵀk/√d if left out.
         weights: How scores become weights; softmax if left out.
-        mask: Which keys a query may look at, in every call; a list of masks gives each head its own scope, None
+        mask: Which keys a query may attend to, in every call; a list of masks gives each head its own scope, None
             every key. It speaks of the sequence: keys that follow it are always seen.
         num_kv_heads: How many heads keys and values have, each shared by as many heads of queries; `num_heads` if left
             out.
@@ -127,11 +127,11 @@ class MultiHeadAttention(ProjectedHeads):
             key, value: Likewise, in their own length and size.
             key_padding_mask: `(batch, n_keys)`, True where a key is padding; numbers are added to scores.
             need_weights: Whether weights are returned: n × m numbers for each sequence. `weigh` reads them for less.
-            attn_mask: `(n_queries, n_keys)` or `(batch · heads, n_queries, n_keys)`, True where a query may not look;
+            attn_mask: `(n_queries, n_keys)` or `(batch · heads, n_queries, n_keys)`, True where a query may not attend;
                 numbers are added to scores.
             average_attn_weights: Whether weights are averaged over heads.
             is_causal: A promise that `attn_mask` is the causal one.
-            mask: What this call allows, as regard says it: True means "may look".
+            mask: One of regard's masks for this call, in which True means "may attend".
             cache: Keys and values of earlier calls, which these join; a fixed one keeps those of the first.
 
         Returns:

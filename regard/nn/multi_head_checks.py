@@ -1,4 +1,4 @@
-"""What multi-head attention checks at its door: what PyTorch checks, with errors of the types that it raises."""
+"""Checks of the inputs of multi-head attention: what PyTorch checks, with errors of the types that it raises."""
 
 from __future__ import annotations
 
@@ -140,13 +140,13 @@ def check_masks(
             got = repr(each) if isinstance(each, Mask) else type(each).__name__
             raise DtypeError(
                 f"`{name}` must be a tensor, as in PyTorch: got {got}. Use torch.tensor(...), in which "
-                f"True means that a key is not looked at. One of regard's masks goes to mask=, here or in the layer."
+                f"True means that a key is not attended to. One of regard's masks goes to mask=, here or in the layer."
             )
         refuse_nested(**{name: each})
         if each.dtype != torch.bool and not each.is_floating_point():
             raise LayerInputError(
                 f"`{name}` must be bool or floating point: got {each.dtype}. "
-                f"Use {name}.bool(), in which True means that a key is not looked at."
+                f"Use {name}.bool(), in which True means that a key is not attended to."
             )
     if key_padding_mask is not None:
         _check_padding(key_padding_mask, batch, n_keys)

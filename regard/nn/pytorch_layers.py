@@ -24,6 +24,6 @@ def besides(layer: nn.Module, **arguments: Any) -> dict[str, Any]:
         raise OptionError(
             f"PyTorch's {type(layer).__name__} must be called with PyTorch's masks, tensors, and without a cache: got "
             f"{', '.join(f'{name}={value!r}' for name, value in given.items())}. Put the layer of regard.nn in its "
-            f"place, or pass a tensor in which True means that a key is not looked at."
+            f"place, or pass a tensor in which True means that a key is not attended to."
         )
     return given

@@ -1,4 +1,4 @@
-"""Recordings: what a model's attention layers looked at, kept so that any weight can be computed again."""
+"""Recordings: queries and keys of a model's attention layers, from which any weight can be recomputed."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Recording:
 
         Args:
             n_queries: How many tokens look.
-            n_keys: How many are looked at; as many if left out.
+            n_keys: How many keys there are; as many if left out.
             batch: How many sequences.
 
         Masks that a call is given as tensors come on top.
@@ -190,7 +190,7 @@ class Recording:
             return
         if _is_vmapped(queries) or _is_vmapped(keys):
             raise OptionError(
-                f"{name} must not be recorded inside torch.vmap: what it looks at there is gone when vmap returns. "
+                f"{name} must not be recorded inside torch.vmap: its queries and keys are gone when vmap returns. "
                 f"Call the layer with the whole batch, or record outside."
             )
         with self._keeping, torch.no_grad():
@@ -292,7 +292,7 @@ def _blank(tensor: Tensor) -> Tensor:
 
 
 def note(layer: AttentionLayer, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
-    """Tell the recordings that are open here what a layer is about to look at."""
+    """Tell the recordings that are open here the queries and keys that a layer is about to use."""
     for recording in _open:
         if id(layer) in recording._names:
             _tell(layer, queries, keys, options)

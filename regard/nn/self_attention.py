@@ -1,4 +1,4 @@
-"""Self-attention: every token of a sequence looks at the others."""
+"""Self-attention: every token of a sequence attends to the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SelfAttention(AttentionLayer):
         query_dim: d_Q; d_K if left out.
         score: a(q, k); qᵀk/√d_K if left out.
         weights: How scores become weights; softmax if left out.
-        mask: Which tokens each token may look at, in every call.
+        mask: Which tokens each token may attend to, in every call.
         dropout: The share of weights that are dropped in training.
 
     Example:

@@ -1,4 +1,4 @@
-"""A recurrent encoder-decoder with attention: each token that is written looks at the source anew."""
+"""A recurrent encoder-decoder with attention: each generated token attends to the source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Memory:
     mask: Mask | None
     padding: Tensor | None
     hidden: tuple[Tensor, Tensor]  # (layers, batch, hidden) each
-    context: Tensor  # (batch, 1, 2 · hidden): what was looked at last
+    context: Tensor  # (batch, 1, 2 · hidden): what was attended to last
 
     def reorder(self, index: Tensor) -> None:
         self.keys, self.context = self.keys.index_select(0, index), self.context.index_select(0, index)
@@ -35,10 +35,10 @@ class _Memory:
 
 
 class Seq2Seq(nn.Module):
-    """An LSTM that reads the source in both directions, and one that writes and looks at what was read.
+    """An LSTM that reads the source in both directions, and one that writes and attends to what was read.
 
     Additive attention is Bahdanau's; `score=Multiplicative(hidden, 2 * hidden)` is Luong's. With either, the writer
-    looks with its new state, as Luong's does, and what it saw is fed to the next step.
+    attends with its new state, as Luong's does, and the context is fed to the next step.
 
     Args:
         source_vocabulary, target_vocabulary: How many tokens there are.
@@ -85,7 +85,7 @@ class Seq2Seq(nn.Module):
 
     @property
     def alignment(self) -> list[str]:
-        """The names of the attention layers that look at the source."""
+        """The names of the attention layers that attend to the source."""
         return ["attention"]
 
     def forward(self, source: Tensor, target: Tensor, source_padding: Tensor | None = None) -> Tensor:
@@ -152,7 +152,7 @@ class Seq2Seq(nn.Module):
         return self._scores(embedded, hidden, state.context).squeeze(1)
 
     def _advance(self, embedded: Tensor, memory: _Memory) -> Tensor:
-        """The writer's state after one more token; what it then looks at is kept in the memory."""
+        """The writer's state after one more token; what it then attends to is kept in the memory."""
         state, memory.hidden = self.writer(torch.cat([embedded, memory.context], -1), memory.hidden)
         memory.context = self.attention(state, memory.keys, memory.keys, mask=memory.mask)
         return state  # type: ignore[no-any-return]

@@ -45,7 +45,7 @@ class Seq2SeqTransformer(nn.Module):
         dropout: The share that is dropped in training.
         attention_dropout: The share of attention weights that are dropped; `dropout` if left out.
         norm_first: Whether each part is normalised before, not after.
-        rotary: Whether every attention also goes by distance (`Rotary`), the look at the source too: for sequences
+        rotary: Whether every attention also goes by distance (`Rotary`), cross-attention too: for sequences
             that run alongside each other, as letters and sounds do.
         score, weights: Of every attention.
 
@@ -105,7 +105,7 @@ class Seq2SeqTransformer(nn.Module):
 
     @property
     def alignment(self) -> list[str]:
-        """The names of the attention layers that look at the source."""
+        """The names of the attention layers that attend to the source."""
         return [f"transformer.decoder.layers.{place}.multihead_attn" for place in range(len(self._decoder.layers))]
 
     @property

@@ -1,6 +1,6 @@
-"""PyTorch's masks at the door of the drop-in layers: there True means "may not look", and numbers are added to scores.
+"""PyTorch's masks for the drop-in layers: in them True means "may not attend", and floats are added to scores.
 
-Inside regard, True means "may look". This is the one place where the two meet.
+In regard's masks, True means "may attend". This module alone converts one to the other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_masks(
         key_padding_mask: `(batch, n_keys)`: bool, True where a key is padding, or numbers that are added; `(n_keys,)`
             for one sequence.
         batch, heads: How many there are.
-        added_keys: How many keys follow that every query may look at.
+        added_keys: How many keys follow that every query may attend to.
         is_causal: Whether to trust that `attn_mask` is the causal one: then it is not read.
     """
     _warn_of_two_kinds(attn_mask, key_padding_mask)
@@ -79,7 +79,7 @@ def _warn_of_two_kinds(attn_mask: Tensor | None, key_padding_mask: Tensor | None
 
 
 def causal_mask(size: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Tensor:
-    """`(size, size)`: 0 where a query may look, −inf at the keys after it; in bool, True there."""
+    """`(size, size)`: 0 where a query may attend, −inf at the keys after it; in bool, True there."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
     later = torch.ones(size, size, dtype=torch.bool, device=device).triu(1)
     return (

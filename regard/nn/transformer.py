@@ -1,4 +1,4 @@
-"""The Transformer: an encoder, and a decoder that looks at what it made."""
+"""The Transformer: an encoder, and a decoder that attends to its output."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def alignment(
     row_name: str = "written (queries)",
     column_name: str = "read (keys)",
 ) -> Figure:
-    """A figure of what each written token looked at among those read: a rectangle, `(n_written, n_read)`.
+    """A figure of what each generated token attends to in the source: a rectangle, `(n_written, n_read)`.
 
     Example:
         >>> from regard import plots

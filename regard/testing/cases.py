@@ -252,7 +252,7 @@ class Case:
 
     @property
     def expected_error(self) -> bool:
-        """Whether this is a pair that regard refuses at the door: proportional weights of the logarithm of a kernel."""
+        """Whether this raises ScoreError: proportional weights of the logarithm of a kernel."""
         return self.rule == "Proportional" and self.score in (
             "Gaussian",
             "Gaussian, one bandwidth a dimension",

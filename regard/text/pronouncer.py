@@ -1,4 +1,4 @@
-"""From spelling to sound: a trained model that says a word, and shows which letters each sound looked at."""
+"""From spelling to sound: a trained model that says a word, and shows which letters each sound attends to."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Pronouncer:
             >>> said = Pronouncer.load().say("attention")[0]
             >>> print(said)
             AH T EH N SH AH N
-            >>> "attention"[int(said.alignment[4].argmax())]  # what SH looked at
+            >>> "attention"[int(said.alignment[4].argmax())]  # what SH attends to
             't'
         """
         if not isinstance(words, Iterable):

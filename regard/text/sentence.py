@@ -1,4 +1,4 @@
-"""A real pre-trained encoder, MiniLM, on `regard.nn`: sentences to vectors, and what each word looked at."""
+"""A real pre-trained encoder, MiniLM, on `regard.nn`: sentences to vectors, and what each word attends to."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UNUSED = {"embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"}
 
 @dataclass(frozen=True)
 class Look:
-    """What every piece of a text looked at, in every layer and head."""
+    """What every token of a text attends to, in every layer and head."""
 
     pieces: Pieces
     views: list[WeightsView]  # one a layer: (1, heads, n, n)
@@ -244,9 +244,9 @@ class SentenceEncoder(nn.Module):
 
     @torch.no_grad()
     def look(self, text: str) -> Look:
-        """What every piece of a text looks at, in every layer."""
+        """What every token of a text attends to, in every layer."""
         if not text.strip():
-            raise OptionError("There is no word to look at: the text is empty. Write a sentence.")
+            raise OptionError("There are no words: the text is empty. Write a sentence.")
         pieces = self.pieces(text)
         with record(self) as recording:
             self._read([pieces])

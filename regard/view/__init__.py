@@ -1,1 +1,1 @@
-"""Weights to look at: `weights_view.py` is what users hold, `passes.py` computes weights again, `readings.py` reads."""
+"""Views of weights: `weights_view.py` is what users hold, `passes.py` computes weights again, `readings.py` reads."""

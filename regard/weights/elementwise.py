@@ -1,4 +1,4 @@
-"""Rules that look at each score alone: Conic, Raw and Sigmoid."""
+"""Elementwise rules: Conic, Raw and Sigmoid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights: how do similarities become weights?
+"""Weights: how scores become weights.
 
 A rule has one definition and one streamed way to compute it:
 

@@ -38,7 +38,7 @@ class TopK(Weights):
     Ties go to the lowest index, as `OneHot` says. The choice of keys sends no gradient to scores; the inner rule does.
 
     Args:
-        k: How many keys a query may look at, at least 1.
+        k: How many keys a query may attend to, at least 1.
         then: The rule over them.
 
     Example:

@@ -142,7 +142,7 @@ def test_a_browser_shows_every_picture_and_fetches_nothing(browser: Any, here: P
     translator, model = (
         tab.locator("section", has=tab.get_by_role("heading", name=TITLES[place], exact=True)) for place in (9, 10)
     )
-    assert "What “happy” looks at" in model.locator("aside").inner_text()
+    assert "What “happy” attends to" in model.locator("aside").inner_text()
     assert model.locator(".ranked tr").first.inner_text().startswith("was")
     translator.locator("tbody th").nth(5).click()  # a row of the Transformer's, and of no other picture
     assert translator.locator(".ranked tr").first.inner_text().startswith("house")

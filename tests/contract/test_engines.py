@@ -31,7 +31,7 @@ SMALL_TILES = {"tiled": Tiled(tile_elements=256, kernels=False)}
 KERNELS = Tiled(kernels=True)
 HALF_AND_SINGLE = [dtype for dtype in DTYPES if dtype != torch.float64]
 
-# What the kernels support: 232 of 315 cells of score × rule, and three more are refused at the door.
+# What the kernels support: 232 of 315 cells of score × rule, and three more raise ScoreError.
 DOT_SCORES = {
     "Dot",
     "ScaledDot",

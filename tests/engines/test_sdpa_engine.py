@@ -30,7 +30,7 @@ def three(query=(B, H, N, D), key=(B, H, M, D), value=(B, H, M, D), dtype=torch.
 
 def holes(*shape: int) -> torch.Tensor:
     allowed = torch.rand(shape, generator=torch.Generator().manual_seed(5)) < 0.5
-    allowed[..., 2, :] = False  # a query that may look nowhere
+    allowed[..., 2, :] = False  # a fully masked query
     return allowed
 
 
@@ -104,7 +104,7 @@ def test_output_and_gradients_are_those_of_the_reference(name):
     torch.testing.assert_close(*results, **({"rtol": 2e-2, "atol": 4e-2} if half else {}))
 
 
-def test_rows_that_may_look_nowhere_are_zero_and_send_nothing():
+def test_fully_masked_rows_are_zero_and_send_nothing():
     q, k, v = (each.requires_grad_() for each in three())
     output = attend(q, k, v, mask=Allowed(holes(N, M)), engine="sdpa")
     assert torch.equal(output[..., 2, :], torch.zeros(B, H, D).double())

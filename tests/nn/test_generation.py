@@ -1,4 +1,4 @@
-"""Writing token by token: what greedy and sampling find, what every method promises, and what was looked at."""
+"""Writing token by token: what greedy and sampling find, what every method promises, and what was attended to."""
 
 import math
 
@@ -67,7 +67,7 @@ def test_no_room_and_no_stop_writes_nothing(method, models, write):
         assert each.attention.shape == (1, 1, 0, 4)
 
 
-# What was looked at ---------------------------------------------------------------------------------------------------
+# What was attended to ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["greedy", "sample", "beam"])
@@ -161,7 +161,7 @@ def test_a_writer_without_alignment_writes_but_keeps_no_attention():
             return torch.tensor([0.0, 0.0, 9.0]).expand(len(tokens), -1)
 
     assert [each.tokens for each in nn.generate(Plain(), SOURCES, start=START, stop=STOP)] == [[], [], []]
-    with pytest.raises(OptionError, match="`alignment` names the layers that look at the source"):
+    with pytest.raises(OptionError, match="`alignment` names its cross-attention layers"):
         nn.generate(Plain(), SOURCES, start=START, stop=STOP, attention=True)
 
 
@@ -319,12 +319,12 @@ def test_what_a_model_says_after_the_stop_does_not_matter(method):
         assert math.isfinite(each.score)
 
 
-def test_attention_needs_layers_that_look_at_the_source():
+def test_attention_needs_cross_attention_layers():
     class Blind(nn.Seq2Seq):
         alignment = ()
 
     for model in (Blind(SOURCE, TARGET, 8), Scores(0.0, 1.0)):
-        with pytest.raises(OptionError, match="`alignment` names the layers"):
+        with pytest.raises(OptionError, match="`alignment` names its cross-attention layers"):
             nn.generate(model, SOURCES, start=0, stop=1, attention=True)
 
 

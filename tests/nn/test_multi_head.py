@@ -120,7 +120,7 @@ def test_float32_is_as_near_to_the_truth_as_pytorch():
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
-def test_a_query_that_may_look_nowhere_gets_zeros_with_and_without_weights(need_weights):
+def test_a_fully_masked_query_gets_zeros_with_and_without_weights(need_weights):
     layer = nn.MultiHeadAttention(DIM, HEADS, batch_first=True)
     x = torch.randn(BATCH, N_KEYS, DIM)
     blind = torch.zeros(N_KEYS, N_KEYS, dtype=torch.bool)

@@ -139,7 +139,7 @@ def test_a_broken_query_breaks_no_other(engine, data, row):
 @pytest.mark.parametrize("engine", ENGINES)
 @many
 @given(data=st.data())
-def test_a_query_that_may_look_nowhere_gets_zeros_and_sends_zero_gradient(engine, data):
+def test_a_fully_masked_query_gets_zeros_and_sends_zero_gradient(engine, data):
     tensors, allowed, options, _ = data.draw(problems(engine))
     q, k, v = (each.requires_grad_() for each in tensors)
     nowhere = ~allowed.any(1)

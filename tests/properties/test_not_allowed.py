@@ -146,7 +146,7 @@ def test_a_function_that_returns_minus_infinity_excludes_whatever_follows(rule, 
 @pytest.mark.parametrize("other", [math.inf, math.nan])
 def test_minus_infinity_and_anything_is_not_allowed(other, engine):
     excluding, plain = biases(engine)
-    most = torch.where(torch.arange(M) == 5, other, 0.0)[None]  # of a key that no query may look at
+    most = torch.where(torch.arange(M) == 5, other, 0.0)[None]  # of a key that no query may attend to
     rule = regard.Softmax(temperature=nn.Parameter(torch.tensor(0.7)))
     torch.manual_seed(0)
     score = 0.5 * Gated(DIM, DIM, SoftCap(ScaledDot() + excluding, 4.0) + Bias(most))

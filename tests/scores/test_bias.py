@@ -34,7 +34,7 @@ def test_the_batch_axes_of_a_bias_are_batch_axes_of_the_output(draw):
 def test_a_bias_of_minus_infinity_means_not_allowed(rule, engine, draw):
     q, k, v = draw(3, 2), draw(4, 2, seed=1), draw(4, 2, seed=2)
     bias = torch.zeros(3, 4).double()
-    bias[0, 1] = bias[1, :2] = bias[2] = -torch.inf  # the last query may look nowhere
+    bias[0, 1] = bias[1, :2] = bias[2] = -torch.inf  # the last query is fully masked
     output = attend(q, k, v, score=Dot() + Bias(bias), weights=rule, engine=engine)
     for row, columns in enumerate(([0, 2, 3], [2, 3])):
         torch.testing.assert_close(

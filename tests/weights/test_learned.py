@@ -96,7 +96,7 @@ def test_what_an_inner_rule_learns_learns_inside_a_top_k(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_sink_takes_everything_from_a_query_that_may_look_nowhere(engine):
+def test_a_sink_takes_everything_from_a_fully_masked_query(engine):
     q, k, v = torch.ones(2, 3), torch.ones(0, 3), torch.ones(0, 4)
     assert torch.equal(attend(q, k, v, weights=Softmax(sink=0.0), engine=engine), torch.zeros(2, 4))
 

@@ -1,4 +1,4 @@
-"""Stop 2: the salary that a GPA of 3.5 suggests, and the rows that say so."""
+"""Stop 2: the salary that a GPA of 3.5 suggests, and the rows behind it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STOP = Stop(
     title="What salary does a GPA of 3.5 suggest?",
     text="""
         Let similarity(q, kᵢ) fade with distance instead. GPAs of 3.4 to 3.6 weigh most, 3.0 and 4.0 a little, and
-        the answer is the weighted average of the salaries, with the rows that say so. (The rows are invented.)
+        the answer is the weighted average of the salaries, with the rows behind it. (The rows are invented.)
     """,
     code='engineers = Database({"gpa": GPAS}, {"salary": SALARIES})\nanswer = engineers.attend(3.5)',
     measure=measure,

@@ -1,4 +1,4 @@
-"""Stop 10: a Transformer, trained while you wait, translates; each word that it writes looks at other source words."""
+"""Stop 10: a Transformer, trained while you wait, translates; each generated word attends to other source words."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ STOP = Stop(
     name="transformer",
     title="A Transformer translates",
     text="""
-        An encoder reads, a decoder writes, and each generated word looks at other source words. Spanish puts the
+        An encoder reads, a decoder writes, and each generated word attends to other source words. Spanish puts the
         adjective after its noun, and el or la depends on the noun: nobody told the model, which has learned it just now
         from {n_learned:,} sentences of a toy grammar. “{sentence}”:
     """,

@@ -98,7 +98,7 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
 def maps(numbers: Numbers) -> list[Picture]:
     rows, columns = numbers["written"], numbers["words"]
     measured = "\n".join(f"{part}: {text}" for part, text in _told(numbers).items())
-    causal = f"{measured}\nThe decoder's self-attention: no word looks at a later one. Averages of the heads."
+    causal = f"{measured}\nThe decoder's self-attention: no word attends to a later one. Averages of the heads."
     cross = "The decoder's cross-attention: rows are what is written, columns what was read."
     return [Picture(numbers["itself"], rows, rows, note=causal), Picture(numbers["read"], rows, columns, note=cross)]
 
@@ -109,8 +109,8 @@ STOP = Stop(
     text="""
         Attention sees no order, so waves of each position are added to the words. An encoder layer is
         h = norm(x + S(x)), y = norm(h + FF(h)): self-attention S mixes words, the feed-forward FF works on each alone;
-        x + … keeps what was there, norm its size. A decoder layer looks twice: at what is written so far, under a
-        causal mask, and by cross-attention at y, from which keys and values come. All is random here.
+        x + … keeps what was there, norm its size. A decoder layer attends twice: to what is written so far, under a
+        causal mask, and by cross-attention to y, from which keys and values come. All is random here.
     """,
     code="y = encoder(place(X))\ndecoder(place(written), y, mask=Causal())",
     measure=measure,

@@ -11,7 +11,7 @@ from regard.engines.torch_internals import sgemm_address
 
 @cache
 def missing() -> str | None:
-    """Why there cannot be compiled kernels here, by a look that imports nothing; None if there may be."""
+    """Why there cannot be compiled kernels here, by a check that imports nothing; None if there may be."""
     if find_spec("numba") is None:
         return "Numba is not installed: pip install regard[fast]"
     if sgemm_address() is None:

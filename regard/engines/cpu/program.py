@@ -1,4 +1,4 @@
-"""Programs: a problem in the words of the compiled kernels, where it can be said in them.
+"""Programs: a problem that the compiled kernels support, translated for them.
 
 A `Program` holds a problem's tensors in float32 and its steps and rule as codes; an `Entry` of it is one batch entry,
 two axes each, ready for a kernel.

@@ -36,7 +36,7 @@ def is_worthwhile(problem: AttentionProblem) -> bool:
 
 
 def may_compile(problem: AttentionProblem, asked: bool | None = None) -> bool:
-    """Whether there may be kernels for a problem, by a look that imports nothing; `why_plain` knows for sure."""
+    """Whether there may be kernels for a problem, by a check that imports nothing; `why_plain` knows for sure."""
     if asked is False or not (asked or is_worthwhile(problem)):
         return False
     kernels = kernels_for(problem.grid.device)

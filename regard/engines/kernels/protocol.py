@@ -25,7 +25,7 @@ class Kernels(ABC):
 
     @abstractmethod
     def missing(self) -> str | None:
-        """Why there cannot be kernels on this machine, by a look that imports nothing; None if there may be."""
+        """Why there cannot be kernels on this machine, by a check that imports nothing; None if there may be."""
 
     @abstractmethod
     def unusable(self) -> str | None:

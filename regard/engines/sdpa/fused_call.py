@@ -37,7 +37,7 @@ class Call(NamedTuple):
     key: Tensor  # (batch, heads or groups, n_keys, dim)
     value: Tensor
     mask: Tensor | None  # True is allowed
-    empty: Tensor | None  # fully masked rows, (..., n_queries, 1), which `mask` lets look everywhere
+    empty: Tensor | None  # fully masked rows, (..., n_queries, 1), which `mask` lets attend to every key
     is_causal: bool
     scale: float
     value_dim: int  # what is beyond it in `value` is padding

@@ -135,7 +135,7 @@ def _as_kernel_mask(problem: AttentionProblem) -> tuple[Tensor | None, Tensor | 
     empty = ~allowed.any(-1, keepdim=True)
     if not is_capturing(grid.device) and not bool(empty.any()):
         return allowed, None, False
-    # Let such rows look everywhere and throw their output away: a row without keys has no defined gradient in the
+    # Let such rows attend to every key and throw their output away: a row without keys has no defined gradient in the
     # kernels.
     return allowed | empty, empty, False
 

@@ -1,4 +1,4 @@
-"""Rules that look at all scores of a row before they weigh one: thresholds (entmax) and choices (the best k)."""
+"""Rules that need all scores of a row before the first weight: thresholds (entmax) and choices (the best k)."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class ReadableCpuProblem(CpuProblem, Readable):
     """A compiled problem whose weights are read.
 
     Args:
-        program: The problem, in the words of the kernels.
+        program: The problem, translated for the kernels.
         advance: Is told which share of a pass each block of rows was.
     """
 

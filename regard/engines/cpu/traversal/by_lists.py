@@ -1,4 +1,4 @@
-"""By lists: each row looks at a few keys, which are gathered for it."""
+"""By lists: each row attends to a few keys, which are gathered for it."""
 
 from __future__ import annotations
 

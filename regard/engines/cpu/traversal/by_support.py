@@ -83,7 +83,7 @@ class Supports:
             counts[:] = 0
 
     def are_few(self, program: Program, facts: Facts) -> bool:
-        """Whether few of the keys that tiles visit have a weight, by the look of some rows."""
+        """Whether few of the keys that tiles visit have a weight, estimated from some rows."""
         return thread_pool.run([partial(self._are_few, program, facts)])[
             0
         ]  # as a task: on one core, with its own scratch

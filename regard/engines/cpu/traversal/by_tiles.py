@@ -120,7 +120,7 @@ class Tiles:
         return self.visited(self.height)
 
     def visited(self, height: int) -> float:
-        """How many columns a row visits in blocks of that height, by the look of a few."""
+        """How many columns a row visits in blocks of that height, estimated from a few."""
         mask, grid = self.problem.mask, self.problem.grid
         if mask is None:
             return grid.n_keys

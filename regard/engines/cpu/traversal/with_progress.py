@@ -22,7 +22,7 @@ def watch(way: Tiles | Lists, advance: Advance) -> Tiles | Lists:
 
 
 def _ignore(n_rows: float) -> None:
-    """Nobody looks."""
+    """No progress is shown."""
 
 
 @dataclass(frozen=True)
