@@ -41,7 +41,7 @@ class Plan:
         lines = [self.problem, f"  engine: {self.engine}, because {self.reason}; needs {readable_bytes(self.bytes)}"]
         lines += [f"  {name}: {reason}" for name, reason in self.passed_over.items()]
         for name, reasons in self.refusals.items():
-            lines += [f"  {name} cannot: {reason}" for reason in reasons]
+            lines += [f"  {name}: not supported: {reason}" for reason in reasons]
         return "\n".join(lines)
 
 
@@ -123,7 +123,7 @@ def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Pl
         else:
             estimate = each.seconds(work)
             time = "" if math.isinf(estimate) else f" and about {readable_seconds(estimate)}"
-            passed_over[name] = f"could run it and would need {readable_bytes(each.bytes(problem))}{time}"
+            passed_over[name] = f"supported, would need {readable_bytes(each.bytes(problem))}{time}"
     return Plan(
         engine=chosen.name,
         reason=("it was asked for" if engine is not None else _reason(chosen, work)) + _detour(chosen, problem, plain),

@@ -131,10 +131,10 @@ def test_the_text_names_the_choice_the_bytes_and_every_other_engine():
     )
     assert lines[1].startswith(f"  engine: tiled, because {Tiled.summary}; about ")
     assert lines[1].endswith("iB")
-    assert lines[2].startswith("  reference: could run it and would need ")
+    assert lines[2].startswith("  reference: supported, would need ")
     assert lines[3:] == [
-        "  sdpa cannot: Additive is not a dot product of projected queries and keys",
-        "  sdpa cannot: mask Causal(align='end') would have to be built as n × m",
+        "  sdpa: not supported: Additive is not a dot product of projected queries and keys",
+        "  sdpa: not supported: mask Causal(align='end') would have to be built as n × m",
     ]
 
 
@@ -150,7 +150,7 @@ def test_the_bytes_of_tiles_do_not_grow_with_n_times_m_and_those_of_the_definiti
 def test_a_plan_says_how_many_bytes_the_definition_would_need():
     made = plan(rows(1000), rows(1000), rows(1000), score=regard.Additive(4, 4, 16))
     needed = readable_bytes(1000 * 1000 * (4 + 2 * 16) * 4)
-    assert made.passed_over["reference"].startswith(f"could run it and would need {needed} and about ")
+    assert made.passed_over["reference"].startswith(f"supported, would need {needed} and about ")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def _said_printably() -> Iterator[None]:
 app = typer.Typer(
     name="regard",
     cls=RegardGroup,
-    help="Attention(q, D) = Σ α(q, k) v: see it, and ask it of your own table.",
+    help="Attention(q, D) = Σ α(q, k) v: inspect it, and query your own tables by it.",
     epilog=EXAMPLES,
     no_args_is_help=True,
     rich_markup_mode="rich",

@@ -1,4 +1,4 @@
-"""`regard ask`: a question to a table, answered by the rows that are like it."""
+"""`regard ask`: a query to a table, answered by the average of similar rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def ask(
     queries: Annotated[
         list[str] | None,
         typer.Argument(
-            help="What to ask: keys, or [bold]-[/bold] for one a line on standard input.", show_default=False
+            help="Queries: keys to ask for, or [bold]-[/bold] to read one per line from standard input.",
+            show_default=False,
         ),
     ] = None,
     key: Annotated[
@@ -46,25 +47,25 @@ def ask(
         list[str] | None,
         typer.Option("--value", "-v", help="The value column. Repeat it for several.", show_default=False),
     ] = None,
-    index: Annotated[str | None, typer.Option(help="The column that names the rows.")] = None,
+    index: Annotated[str | None, typer.Option(help="The column with the labels of rows.")] = None,
     score: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"How similar: NAME[:NUMBER], or COLUMN=NAME[:NUMBER] for one column. Names: {', '.join(SCORES)}.",
+            help=f"The score: NAME[:NUMBER], or COLUMN=NAME[:NUMBER] for one column. Names: {', '.join(SCORES)}.",
             show_default=False,
         ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(help=f"How scores become weights: NAME[:NUMBER]. Names: {', '.join(RULES)}.")
+        str | None, typer.Option(help=f"The rule from scores to weights: NAME[:NUMBER]. Names: {', '.join(RULES)}.")
     ] = None,
     top: Annotated[
         int | None, typer.Option(min=1, help="How many rows to show with each answer (10 for one query).")
     ] = None,
-    average: Annotated[bool, typer.Option("--average", help="Average over every row; no query.")] = False,
-    exact: Annotated[bool, typer.Option("--exact", help="Look the key up, exactly.")] = False,
+    average: Annotated[bool, typer.Option("--average", help="Average over all rows; takes no query.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Exact lookup: rows whose key is equal.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
 ) -> None:
-    """Ask a table: what do the rows like this one say?"""
+    """Query a table: the average of similar rows, with the rows behind the answer."""
     if not key or not value:
         raise typer.BadParameter(f"a table is asked by column: add {'--key' if not key else '--value'} COLUMN.")
     asked = list(queries or [])

@@ -33,7 +33,7 @@ OPTIONAL = {
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Say what is installed, and which engines can run here."""
+    """Report what is installed, and which engines can run here."""
     report = examine()
     if as_json:
         print_json(report)

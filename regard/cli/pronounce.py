@@ -43,7 +43,7 @@ def pronounce(
         typer.Option(help="A model that examples/pronounce wrote; regard's own if left out."),
     ] = None,
 ) -> None:
-    """Say English words in phonemes (ARPAbet: SH as in she), and show the letters that each sound attends to."""
+    """Transcribe English words to phonemes (ARPAbet: SH as in she), with the letters that each one attends to."""
     words = words if words and words != ["-"] else _standard_words()
     if output is not None and extension_of(output, FORMATS) not in ("html", "json") and len(words) > 1:
         raise typer.BadParameter(

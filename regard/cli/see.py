@@ -27,8 +27,8 @@ EXAMPLES = """\
   echo "the dog was happy" | regard see
 
 [bold]What is averaged[/bold]
-  All layers and heads alike, unless one is named; none is left out. A word of
-  several pieces is their sum as a key, and their mean as a query.
+  All layers and heads alike, unless one is named. A word of
+  several tokens is their sum as a key, and their mean as a query.
 
 [bold]What is hidden[/bold]
   What the model adds (\\[CLS], \\[SEP]), punctuation, and symbols such as $,
@@ -38,7 +38,7 @@ EXAMPLES = """\
   Its Σ α(q, k) · ln(α(q, k) / b(q, k)) is the largest, over words that are
   not the same or neighbours; b is the mean weight of that key or that of
   that distance, whichever is larger. So it attends to words for what they are:
-  not at one word always, nor by places. Hidden keys count for nothing.
+  not to one word always, nor by position. Hidden keys count for nothing.
 """
 
 FORMATS = ("png", "svg", "pdf", "html", "json", "npz")

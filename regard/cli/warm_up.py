@@ -20,10 +20,11 @@ EXAMPLES = """\
 
 def warm_up(
     processes: Annotated[
-        int | None, typer.Option("--processes", "-p", min=1, help="How many compile side by side; one a core.")
+        int | None,
+        typer.Option("--processes", "-p", min=1, help="How many compile in parallel; one per core if left out."),
     ] = None,
 ) -> None:
-    """Compile the kernels for this machine's processor, so that no first call waits for them or runs slower."""
+    """Compile the kernels for this machine's processor, so that no first call waits or runs in plain torch."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from regard.engines.cpu import unusable

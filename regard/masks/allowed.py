@@ -1,4 +1,4 @@
-"""A boolean tensor, one entry a pair."""
+"""A boolean tensor, one entry per pair."""
 
 from __future__ import annotations
 

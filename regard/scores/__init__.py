@@ -1,4 +1,4 @@
-"""Scores a(q, k), one a file; `form.py` has what engines see of them."""
+"""Scores a(q, k), one per file; `form.py` has what engines see of them."""
 
 from regard.scores.additive import Additive
 from regard.scores.bias import Alibi, Bias, RelativeBias

@@ -44,7 +44,7 @@ class Bias(ScoreTerm):
         if bias.ndim < 2:
             raise ShapeError(
                 f"`bias` must have axes (..., n_queries or 1, n_keys or 1): got {tuple(bias.shape)}. "
-                f"Use bias[None, :] for one number a key, bias[:, None] for one a query."
+                f"Use bias[None, :] for one number per key, bias[:, None] for one per query."
             )
         if isinstance(bias, nn.Parameter) or not bias.requires_grad:
             if isinstance(bias, nn.Parameter):

@@ -107,7 +107,7 @@ SCORES: Mapping[str, Callable[[Sizes], Score]] = MappingProxyType(
         "Gated(Additive)": lambda size: Gated(size.dim, size.dim, Additive(size.dim, size.dim, 3)),
         "Cosine": lambda size: Cosine(_positive(0.5)),
         "Gaussian": lambda size: Gaussian(3.0),
-        "Gaussian, one bandwidth a dimension": lambda size: Gaussian(nn.Parameter(torch.linspace(0.3, 0.7, size.dim))),
+        "Gaussian, bandwidth per dimension": lambda size: Gaussian(nn.Parameter(torch.linspace(0.3, 0.7, size.dim))),
         "Laplacian": lambda size: Laplacian(_positive(2.0)),
         "Boxcar": lambda size: Boxcar(2.5),
         "Epanechnikov": lambda size: Epanechnikov(_positive(4.0)),
@@ -116,7 +116,7 @@ SCORES: Mapping[str, Callable[[Sizes], Score]] = MappingProxyType(
         "Custom": lambda size: Custom(_Network(size.dim)),
         "SoftCap": lambda size: SoftCap(ScaledDot(), 2.0),
         "Bias": lambda size: ScaledDot() + Bias(nn.Parameter(torch.rand(size.heads, 1, size.n_keys))),
-        "Bias, one a pair": lambda size: Dot() + Bias(torch.rand(size.n_queries, size.n_keys)),
+        "Bias per pair": lambda size: Dot() + Bias(torch.rand(size.n_queries, size.n_keys)),
         "Alibi": lambda size: ScaledDot() + Alibi(nn.Parameter(torch.linspace(0.1, 0.5, size.heads)), align="end"),
         "RelativeBias": lambda size: ScaledDot() + RelativeBias(4, heads=size.heads, align="end"),
         "sum of scores": lambda size: Gaussian(2.0).on([0, 1]) + 0.5 * Dot().on([2, 3]),
@@ -181,7 +181,7 @@ MASKS: Mapping[str, Callable[[Sizes], Mask | None]] = MappingProxyType(
         "no mask": lambda size: None,
         "Causal, start": lambda size: Causal(align="start"),
         "Causal, end": lambda size: Causal(align="end"),
-        "Causal, an offset a batch row": lambda size: Causal(align=torch.arange(size.batch) * 7 - 4),
+        "Causal, offset per batch row": lambda size: Causal(align=torch.arange(size.batch) * 7 - 4),
         "Window": lambda size: Window(3, 2, align="end"),
         "Strided": lambda size: Strided(4, align="end"),
         "GlobalKeys": lambda size: GlobalKeys([0, -1]),
@@ -255,7 +255,7 @@ class Case:
         """Whether this raises ScoreError: proportional weights of the logarithm of a kernel."""
         return self.rule == "Proportional" and self.score in (
             "Gaussian",
-            "Gaussian, one bandwidth a dimension",
+            "Gaussian, bandwidth per dimension",
             "Laplacian",
         )
 

@@ -46,7 +46,7 @@ def check(engine: Engine, case: Case) -> Outcome:
         try:
             case.make(case.dtype)
         except ScoreError:
-            return Outcome(("ScoreError: proportional weights of a log-kernel",))
+            return Outcome(("refused by ScoreError: proportional weights of a log-kernel",))
         raise Mismatch(f"{case}: expected a ScoreError")
     problem = case.make(case.dtype)
     refusals = engine.refusals(problem)

@@ -1,4 +1,4 @@
-"""Weights: rules that turn scores into weights, one a file; `rule.py` says what a rule is."""
+"""Weights: rules that turn scores into weights, one per file; `rule.py` says what a rule is."""
 
 from regard.weights.elementwise import Conic, Raw, Sigmoid
 from regard.weights.entmax import Entmax, Sparsemax, entmax, sparsemax

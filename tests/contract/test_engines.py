@@ -41,10 +41,10 @@ DOT_SCORES = {
     "Gaussian",
     "SoftCap",
     "Bias",
-    "Bias, one a pair",
+    "Bias per pair",
 }
 DOT_SCORES |= {"Alibi", "RelativeBias"}
-CHANNEL_SCORES = {"Additive", "Gated(Additive)", "Gaussian, one bandwidth a dimension", "Laplacian", "Equal"}
+CHANNEL_SCORES = {"Additive", "Gated(Additive)", "Gaussian, bandwidth per dimension", "Laplacian", "Equal"}
 CHANNEL_SCORES |= {"Boxcar", "Epanechnikov", "Triangular"}
 PLAIN_SCORES = {"Custom", "sum of scores"}
 CHOICES = {"OneHot", "TopK", "TopK(Raw)", "TopK(Sparsemax)"}

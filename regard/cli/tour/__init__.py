@@ -37,7 +37,7 @@ def tour(
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="No colour, for pipes and files (as NO_COLOR does).")] = False,
 ) -> None:
-    """Walk through attention, with every number computed live, and keep it as a page (offline HTML)."""
+    """Walk through attention, with every number computed live, and save it as an offline HTML page."""
     if output is not None:
         extension_of(output, ("html",))
         if no_page:

@@ -11,7 +11,7 @@ from regard.testing import RULES, SCORES, Case
 
 # Scores that are sums over channels: kernels weigh them, but do not choose the best of them.
 CHANNELS = {
-    *("Additive", "Gated(Additive)", "Gaussian, one bandwidth a dimension", "Laplacian", "Boxcar", "Epanechnikov"),
+    *("Additive", "Gated(Additive)", "Gaussian, bandwidth per dimension", "Laplacian", "Boxcar", "Epanechnikov"),
     *("Triangular", "Equal"),
 }
 CHOICES = {"OneHot", "TopK", "TopK(Raw)", "TopK(Sparsemax)"}
