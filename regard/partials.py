@@ -53,7 +53,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Partial:
-    """What is known of the output after some of the keys.
+    """Attention over some of the keys, ready to merge.
 
     Partials merge where their queries, scores and rules are the same. For that a partial keeps its queries, and goes
     with them to another process.

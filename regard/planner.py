@@ -46,7 +46,7 @@ class Plan:
 
 
 def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Engine:
-    """The engine to run a problem on: the one asked for, or the best that can.
+    """The engine to run a problem on: the one requested, or the fastest that supports it.
 
     Raises:
         EngineRefusal: The engine asked for cannot compute this problem; the text says why.

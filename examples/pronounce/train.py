@@ -77,7 +77,7 @@ TUNED = {
 
 
 class Examples:
-    """Every pronunciation of every word as token numbers, on the device where they are learned."""
+    """Every pronunciation of every word as token ids, on the device where they are learned."""
 
     def __init__(self, words: Pronunciations, device: str) -> None:
         pairs = [(letter_tokens(word), phoneme_tokens(said)) for word, ways in words.items() for said in ways]

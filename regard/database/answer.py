@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """A pair that mattered: its label in the table, its key, its value, and how much it weighed."""
+    """A row behind an answer: its label in the table, its key, its value and its weight."""
 
     index: Any
     key: Any
@@ -38,7 +38,7 @@ class Labels:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Answer:
-    """What the rows like the query say.
+    """The attention-weighted value of rows similar to the query.
 
     Attributes:
         query: what was asked.

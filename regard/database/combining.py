@@ -38,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Similarity:
-    """How a question is answered.
+    """The score and the rule that answer a query.
 
     Args:
         score, weights: what `attend` is given.
@@ -57,7 +57,7 @@ class Similarity:
 
     @property
     def text(self) -> str:
-        """How a question is answered, in words."""
+        """The score and the rule, as text."""
         return " · ".join([*self.parts, words(self.weights)])
 
 

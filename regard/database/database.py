@@ -1,4 +1,4 @@
-"""Database: keys and values to ask."""
+"""Database: keys and values to query."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class Database:
     def attend(
         self, query: Any, *, score: ScoreLike = None, weights: Weights | None = None, top: int = 10
     ) -> Answer | Answers:
-        """What the rows like the query say: Attention(q, D) = Σ α(q, k_i) v_i, as an `Answer`.
+        """The values of similar rows, weighted: Attention(q, D) = Σ α(q, k_i) v_i, as an `Answer`.
 
         Left to itself, the database compares quantities by a Gaussian with the bandwidths that predict hidden rows best
         (by leave-one-out; a key that does not help is ignored), texts that have an encoder by the cosine of their

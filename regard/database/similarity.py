@@ -1,4 +1,4 @@
-"""Which rows are like the query? The score and the weights that a question is answered with, and the words for them."""
+"""Which rows are similar to the query: the score and the rule that answer it, and how they are described."""
 
 from __future__ import annotations
 

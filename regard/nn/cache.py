@@ -1,4 +1,4 @@
-"""Keys and values that were computed before, so that a model that writes token by token computes each once."""
+"""Key-value caches for autoregressive decoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What writes, what is written, and one step of it: what every way of writing shares."""
+"""Generation: the model's interface, its result, and one decoding step, which every method shares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WHOLE = frozenset({torch.int64, torch.int32})  # what an embedding looks up
 
 
 class State(Protocol):
-    """What a model keeps between two tokens."""
+    """The state of a model between decoding steps."""
 
     def reorder(self, index: Tensor) -> None:
         """Take the sequences at these places of the batch, each as often as it is named."""
@@ -24,25 +24,25 @@ class State(Protocol):
 
 
 class Writer(Protocol):
-    """A model that writes a sequence about a source, token by token: `Seq2Seq`, `Seq2SeqTransformer`, or yours."""
+    """A model that generates a sequence from a source, token by token: `Seq2Seq`, `Seq2SeqTransformer`, or yours."""
 
     @property
     def alignment(self) -> list[str]:
-        """The names of the attention layers that attend to the source."""
+        """The names of the cross-attention layers."""
         ...
 
     def start(self, source: Tensor, source_padding: Tensor | None = None) -> State:
-        """Read the source, `(batch, n)`; True in `source_padding` where there is none."""
+        """Encode the source, `(batch, n)`; True in `source_padding` where there is none."""
         ...
 
     def step(self, tokens: Tensor, state: State) -> Tensor:
-        """Scores of the next token, `(batch, vocabulary)`, after `tokens`, `(batch,)`."""
+        """Logits of the next token, `(batch, vocabulary)`, after `tokens`, `(batch,)`."""
         ...
 
 
 @dataclass(frozen=True)
 class Written:
-    """A sequence that was written, and its attention `(layers, heads, n_tokens, n_source)` if that was kept.
+    """A generated sequence, and its attention `(layers, heads, n_tokens, n_source)` if that was kept.
 
     Row i of the attention is what token i attended to, so `attention[-1, 0]` is n_tokens × n_source: the map of the
     last layer's first head. The start and the stop are neither among the tokens nor among the rows.
@@ -103,7 +103,7 @@ def finish(row: list[int], stop: int, max_length: int, score: float, looks: list
 
 
 def check_source(source: Tensor, padding: Tensor | None, vocabulary: int | None = None) -> None:
-    """That a source is `(batch, n)` token numbers, and its padding True or False for each."""
+    """That a source is `(batch, n)` token ids, and its padding True or False for each."""
     check_token_numbers("source", source, vocabulary)
     if padding is None:
         return
@@ -122,11 +122,9 @@ def check_token_numbers(name: str, tokens: Tensor, vocabulary: int | None = None
     """That tokens are `(batch, n)` whole numbers; on a CPU also that a vocabulary has them."""
     if not isinstance(tokens, Tensor) or tokens.dtype not in _WHOLE:
         got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
-        raise DtypeError(
-            f"`{name}` must be a tensor of token numbers, (batch, n): got {got}. Use torch.tensor(numbers)."
-        )
+        raise DtypeError(f"`{name}` must be a tensor of token ids, (batch, n): got {got}. Use torch.tensor(ids).")
     if tokens.ndim != 2:
-        raise ShapeError(f"`{name}` must be (batch, n) token numbers: got {tuple(tokens.shape)}. Use {name}[None].")
+        raise ShapeError(f"`{name}` must be (batch, n) token ids: got {tuple(tokens.shape)}. Use {name}[None].")
     # Elsewhere looking would wait for the device.
     if vocabulary is None or not tokens.numel() or not tokens.is_cpu or is_hidden(tokens):
         return

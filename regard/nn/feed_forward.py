@@ -1,4 +1,4 @@
-"""The part of a Transformer that works on each token alone."""
+"""Position-wise feed-forward layers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class WithFeedForward(nn.Module):
         self.activation = find_activation(activation)
 
     def feed_forward(self, tokens: Tensor) -> Tensor:
-        """linear2(dropout(activation(linear1(x)))), for each token alone."""
+        """linear2(dropout(activation(linear1(x)))), position-wise."""
         hidden: Tensor = self.dropout(self.activation(self.linear1(tokens)))
         return self.linear2(hidden)  # type: ignore[no-any-return]
 
 
 class FeedForward(WithFeedForward):
-    """linear2(dropout(activation(linear1(x)))), for each token alone.
+    """linear2(dropout(activation(linear1(x)))), position-wise.
 
     Args:
         dim: The size of a token.

@@ -1,4 +1,4 @@
-"""Writing token by token: greedy, by sampling, by beam search, with the attention of every token kept."""
+"""Autoregressive generation: greedy, sampling, beam search, with the attention of every token kept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def generate(
     attention: bool = False,
     generator: torch.Generator | None = None,
 ) -> list[Written]:
-    """What a model writes about each source.
+    """The sequences that a model generates, one for each source.
 
     Args:
         model: Who writes: `Seq2Seq`, `Seq2SeqTransformer` or another `Writer`; in eval mode, or dropout will act.
@@ -69,7 +69,7 @@ def generate(
     _check(max_length, method, beams, length_penalty, temperature, top_k, top_p)
     check_source(source, source_padding)
     if source.shape[0] == 0:
-        raise ShapeError("`source` must be (batch, n) token numbers: got no sequence. Pass at least one.")
+        raise ShapeError("`source` must be (batch, n) token ids: got no sequence. Pass at least one.")
     if attention and not (isinstance(model, nn.Module) and len(getattr(model, "alignment", ())) > 0):
         raise OptionError(
             f"With `attention` the model must be a module whose `alignment` names its cross-attention layers: "

@@ -1,4 +1,4 @@
-"""Multi-head attention: several attentions side by side, each over its own projection of the tokens."""
+"""Multi-head attention."""
 
 from __future__ import annotations
 

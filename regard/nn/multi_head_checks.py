@@ -60,7 +60,7 @@ def check_tokens(
 
     Args:
         query, key, value: As the layer is given them.
-        sizes: How many numbers a token of each must have.
+        sizes: How many numbers per token of each must have.
         batch_first: Which axis is the batch.
         dtype: Of the layer's parameters.
     """
@@ -79,7 +79,7 @@ def check_tokens(
     for name, each, size in zip(("query", "key", "value"), (query, key, value), sizes, strict=True):
         if each.shape[-1] != size:
             raise LayerInputError(
-                f"`{name}` must have {size} numbers a token: got {tuple(each.shape)}. "
+                f"`{name}` must have {size} numbers per token: got {tuple(each.shape)}. "
                 f"Build the layer with {'embed_dim' if name == 'query' else name[0] + 'dim'}={each.shape[-1]}."
             )
     if key.shape[:-1] != value.shape[:-1]:

@@ -1,4 +1,4 @@
-"""Where a token stands: attention itself does not know the order of its keys."""
+"""Positional encodings: attention itself does not know the order of its keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SinusoidalPositions(nn.Module):
         self.dim, self.base = dim, base
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """`(..., n, dim)` tokens, the first of which stands at position `start`."""
+        """`(..., n, dim)` tokens, the first at position `start`."""
         _check_tokens("SinusoidalPositions", tokens, self.dim)
         angles = _angles(tokens, self.dim, self.base, start)
         waves = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
@@ -67,7 +67,7 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """`(..., n, dim)` tokens, the first of which stands at position `start`."""
+        """`(..., n, dim)` tokens, the first at position `start`."""
         _check_tokens("LearnedPositions", tokens, self.weight.shape[1])
         if start < 0:
             raise OptionError(f"`start` must be 0 or more, the first position that is learned: got {start}.")
@@ -84,7 +84,7 @@ class LearnedPositions(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Turns each pair of numbers by an angle that grows with the position, so that qᵀk depends on distance alone.
+    """Rotates each pair of channels by an angle proportional to the position: qᵀk depends on relative position.
 
     For queries and keys of a head: `MultiHeadAttention(..., rotary=Rotary(head_dim))`.
 
@@ -111,7 +111,7 @@ class Rotary(nn.Module):
         self.dim, self.base = dim, base
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """`(..., n, dim)` queries or keys, the first of which stands at position `start`."""
+        """`(..., n, dim)` queries or keys, the first at position `start`."""
         _check_tokens("Rotary", tokens, self.dim, "the size of a head, embed_dim / num_heads")
         angles = _angles(tokens, self.dim, self.base, start)
         cos, sin = angles.cos().to(tokens.dtype), angles.sin().to(tokens.dtype)
@@ -130,9 +130,7 @@ def _check_tokens(owner: str, tokens: Tensor, dim: int, size: str = "the size of
             f"{owner} of dim {dim} takes (..., n, {dim}) tokens: got {tuple(tokens.shape)}. Build it for {size}."
         )
     if not tokens.is_floating_point():
-        raise DtypeError(
-            f"{owner} takes vectors of floating-point numbers: got {tokens.dtype}. Embed token numbers first."
-        )
+        raise DtypeError(f"{owner} takes vectors of floating-point numbers: got {tokens.dtype}. Embed token ids first.")
 
 
 def _check_base(owner: str, base: float) -> None:

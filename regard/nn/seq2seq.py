@@ -35,16 +35,16 @@ class _Memory:
 
 
 class Seq2Seq(nn.Module):
-    """An LSTM that reads the source in both directions, and one that writes and attends to what was read.
+    """A bidirectional LSTM encoder, and an LSTM decoder that attends to its states.
 
-    Additive attention is Bahdanau's; `score=Multiplicative(hidden, 2 * hidden)` is Luong's. With either, the writer
+    Additive attention is Bahdanau's; `score=Multiplicative(hidden, 2 * hidden)` is Luong's. With either, the decoder
     attends with its new state, as Luong's does, and the context is fed to the next step.
 
     Args:
         source_vocabulary, target_vocabulary: How many tokens there are.
-        hidden: The size of the writer's state, and of the reader's in each direction.
+        hidden: The size of the decoder's state, and of the encoder's in each direction.
         embedding: The size of a token's vector; `hidden` if left out.
-        layers: How many layers reader and writer have.
+        layers: How many layers encoder and decoder have.
         dropout: The share that is dropped in training.
         score: a(state, memory); `Additive(hidden, 2 * hidden, hidden)` if left out.
         weights: How scores become weights; softmax if left out.
@@ -85,11 +85,11 @@ class Seq2Seq(nn.Module):
 
     @property
     def alignment(self) -> list[str]:
-        """The names of the attention layers that attend to the source."""
+        """The names of the cross-attention layers."""
         return ["attention"]
 
     def forward(self, source: Tensor, target: Tensor, source_padding: Tensor | None = None) -> Tensor:
-        """Scores of the token after each of the target's, `(batch, n_target, target_vocabulary)`.
+        """Logits of the token after each of the target's, `(batch, n_target, target_vocabulary)`.
 
         Args:
             source: Token numbers, `(batch, n)`.
@@ -100,7 +100,7 @@ class Seq2Seq(nn.Module):
         check_token_numbers("target", target, self.target_embedding.num_embeddings)
         if target.shape[0] != source.shape[0]:
             raise ShapeError(
-                f"`target` must be (batch, n_target) token numbers, one sequence for each source: got "
+                f"`target` must be (batch, n_target) token ids, one sequence for each source: got "
                 f"{tuple(target.shape)} for {source.shape[0]} sources."
             )
         if target.shape[1] == 0:
@@ -114,7 +114,7 @@ class Seq2Seq(nn.Module):
         return self._scores(embedded, torch.cat(states, 1), torch.cat(contexts, 1))
 
     def start(self, source: Tensor, source_padding: Tensor | None = None) -> _Memory:
-        """Read the source."""
+        """Encode the source."""
         check_source(source, source_padding, self.source_embedding.num_embeddings)
         if source.shape[1] == 0:
             raise ShapeError(
@@ -145,14 +145,14 @@ class Seq2Seq(nn.Module):
         )
 
     def step(self, tokens: Tensor, state: State) -> Tensor:
-        """Scores of the next token, `(batch, target_vocabulary)`, after `tokens`, `(batch,)`."""
+        """Logits of the next token, `(batch, target_vocabulary)`, after `tokens`, `(batch,)`."""
         assert isinstance(state, _Memory)
         embedded = self.dropout(self.target_embedding(tokens[:, None]))
         hidden = self._advance(embedded, state)
         return self._scores(embedded, hidden, state.context).squeeze(1)
 
     def _advance(self, embedded: Tensor, memory: _Memory) -> Tensor:
-        """The writer's state after one more token; what it then attends to is kept in the memory."""
+        """The decoder's state after one more token."""
         state, memory.hidden = self.writer(torch.cat([embedded, memory.context], -1), memory.hidden)
         memory.context = self.attention(state, memory.keys, memory.keys, mask=memory.mask)
         return state  # type: ignore[no-any-return]

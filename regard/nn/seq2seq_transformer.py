@@ -1,4 +1,4 @@
-"""A Transformer that reads and writes tokens: embeddings, positions, encoder, decoder, and scores of the next token."""
+"""A sequence-to-sequence Transformer: embeddings, positions, encoder, decoder, and logits of the next token."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Memory:
 
 
 class Seq2SeqTransformer(nn.Module):
-    """The Transformer of "Attention is all you need" around tokens, with normalisation before each part.
+    """The Transformer of "Attention is all you need" from token ids to logits, pre-norm by default.
 
     Args:
         source_vocabulary, target_vocabulary: How many tokens there are.
@@ -44,7 +44,7 @@ class Seq2SeqTransformer(nn.Module):
         feed_forward: The hidden size of the feed-forward parts; 4 · dim if left out.
         dropout: The share that is dropped in training.
         attention_dropout: The share of attention weights that are dropped; `dropout` if left out.
-        norm_first: Whether each part is normalised before, not after.
+        norm_first: Pre-norm; post-norm if False.
         rotary: Whether every attention also goes by distance (`Rotary`), cross-attention too: for sequences
             that run alongside each other, as letters and sounds do.
         score, weights: Of every attention.
@@ -105,7 +105,7 @@ class Seq2SeqTransformer(nn.Module):
 
     @property
     def alignment(self) -> list[str]:
-        """The names of the attention layers that attend to the source."""
+        """The names of the cross-attention layers."""
         return [f"transformer.decoder.layers.{place}.multihead_attn" for place in range(len(self._decoder.layers))]
 
     @property
@@ -115,7 +115,7 @@ class Seq2SeqTransformer(nn.Module):
         return decoder
 
     def forward(self, source: Tensor, target: Tensor, source_padding: Tensor | None = None) -> Tensor:
-        """Scores of the token after each of the target's, `(batch, n_target, target_vocabulary)`.
+        """Logits of the token after each of the target's, `(batch, n_target, target_vocabulary)`.
 
         Args:
             source: Token numbers, `(batch, n)`.
@@ -134,14 +134,14 @@ class Seq2SeqTransformer(nn.Module):
         return self.output(decoded)  # type: ignore[no-any-return]
 
     def start(self, source: Tensor, source_padding: Tensor | None = None) -> _Memory:
-        """Read the source."""
+        """Encode the source."""
         check_source(source, source_padding, self.source_embedding.num_embeddings)
         embedded = self._embed(self.source_embedding, source)
         memory = self.transformer.encoder(embedded, src_key_padding_mask=source_padding)
         return _Memory(memory, source_padding, KeyValueCache(len(self._decoder.layers)))
 
     def step(self, tokens: Tensor, state: State) -> Tensor:
-        """Scores of the next token, `(batch, target_vocabulary)`, after `tokens`, `(batch,)`."""
+        """Logits of the next token, `(batch, target_vocabulary)`, after `tokens`, `(batch,)`."""
         assert isinstance(state, _Memory)
         embedded = self._embed(self.target_embedding, tokens[:, None], state.cache.length)
         decoded = self._decoder(embedded, state.memory, memory_key_padding_mask=state.padding, cache=state.cache)

@@ -128,7 +128,7 @@ class Transformer(nn.Module):
         for name, each in (("src", src), ("tgt", tgt)):
             if each.shape[-1] != self.d_model:
                 raise LayerRuntimeError(
-                    f"`{name}` must have d_model = {self.d_model} numbers a token: got {tuple(each.shape)}."
+                    f"`{name}` must have d_model = {self.d_model} numbers per token: got {tuple(each.shape)}."
                 )
 
     @staticmethod

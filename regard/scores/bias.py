@@ -68,7 +68,7 @@ class Bias(ScoreTerm):
 
 
 class Alibi(ScoreTerm):
-    """−slope · |distance between query and key|, one slope a head: `score + Alibi(slopes)`.
+    """−slope · |distance between query and key|, one slope per head: `score + Alibi(slopes)`.
 
     Args:
         slopes: One number for each entry of the last batch axis (a sequence or tensor), or one number; an

@@ -1,4 +1,4 @@
-"""Score: how similar are this query and this key?"""
+"""Score: the score a(q, k) of a query and a key."""
 
 from __future__ import annotations
 

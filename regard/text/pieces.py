@@ -1,4 +1,4 @@
-"""From the pieces of a tokenizer to the words that people read."""
+"""From the tokens of a tokenizer to the words that people read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.errors import OptionError, ShapeError
 
 @dataclass(frozen=True)
 class Pieces:
-    """A text as a model sees it: pieces of words, and which word each belongs to."""
+    """A tokenized text: its tokens (pieces of words), and the word that each belongs to."""
 
     text: str
     numbers: list[int]  # of the pieces in the vocabulary
@@ -59,7 +59,7 @@ def _in_words(letter: str) -> bool:
 
 
 def by_words(weights: Tensor, word_of_query: Sequence[int], word_of_key: Sequence[int] | None = None) -> Tensor:
-    """Weights among pieces as weights among words: summed over the keys of a word, averaged over its queries.
+    """Weights among tokens as weights among words: summed over the keys of a word, averaged over its queries.
 
     So a row of words sums to what the rows of its pieces sum to.
 

@@ -81,7 +81,7 @@ class Look:
 
 
 class SentenceEncoder(nn.Module):
-    """MiniLM-L6 (6 layers, 12 heads, 384 numbers a token), its weights and tokenizer read from a folder.
+    """MiniLM-L6 (6 layers, 12 heads, 384 dimensions), its weights and tokenizer read from a folder.
 
     Example:
         >>> from regard.text import SentenceEncoder
@@ -148,7 +148,7 @@ class SentenceEncoder(nn.Module):
         highest = max([*tokenizer.get_vocab().values(), *tokenizer.encode("").ids], default=-1)
         if highest >= config["vocab_size"]:
             raise CheckpointError(
-                f"tokenizer.json in {place} must name pieces that the model knows: it has number {highest:,}, and "
+                f"tokenizer.json in {place} must have ids in the vocabulary of the model: it has id {highest:,}, and "
                 f"config.json says that there are {config['vocab_size']:,}."
             )
         return model.eval()
@@ -162,7 +162,7 @@ class SentenceEncoder(nn.Module):
         load_strictly(self, _renamed(weights, len(self.encoder.layers)))
 
     def pieces(self, text: str) -> Pieces:
-        """A text cut into the pieces that the model knows.
+        """A text as tokens of the model's vocabulary.
 
         A word is what a reader takes for one: don't, e-mail and 3.50 are each one word, of several pieces.
         """
@@ -178,7 +178,7 @@ class SentenceEncoder(nn.Module):
         encoding = self.tokenizer.encode(text)
         if len(encoding.ids) > self.max_length:
             raise ShapeError(
-                f"The model reads at most {self.max_length} pieces: this text has {len(encoding.ids)}. "
+                f"The model reads at most {self.max_length} tokens: this text has {len(encoding.ids)}. "
                 f"Cut it into sentences and encode each. It begins {_beginning(text)!r}."
             )
         words: list[str] = []
@@ -208,7 +208,7 @@ class SentenceEncoder(nn.Module):
         return Pieces(text, encoding.ids, encoding.tokens, words, word_of, special, unknown)
 
     def forward(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """The last layer's states, `(batch, n, dim)`, and where there is no piece, True `(batch, n)`."""
+        """The last layer's states, `(batch, n, dim)`, and the padding mask `(batch, n)`."""
         return self._read([self.pieces(text) for text in texts])
 
     def _read(self, batch: Sequence[Pieces]) -> tuple[Tensor, Tensor]:
@@ -226,7 +226,7 @@ class SentenceEncoder(nn.Module):
 
     @torch.no_grad()
     def embed(self, texts: str | Sequence[str], batch_size: int = 32) -> Tensor:
-        """A vector of length 1 for each text: the mean of its pieces' states, `(n, dim)`; `(dim,)` for one text."""
+        """A vector of length 1 for each text: the mean of its tokens' states, `(n, dim)`; `(dim,)` for one text."""
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise OptionError(f"`batch_size` must be a positive integer: got {batch_size!r}. Pass one such as 32.")
         if isinstance(texts, str):

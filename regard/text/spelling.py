@@ -1,4 +1,4 @@
-"""Letters and phonemes as token numbers."""
+"""Letters and phonemes as token ids."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ def _plain_letter(letter: str) -> str:
 
 
 def letter_tokens(word: str) -> list[int]:
-    """The token numbers of a word in plain letters, and a stop."""
+    """The token ids of a word in plain letters, and a stop."""
     return [*(_LETTER_NUMBERS[letter] for letter in word), STOP]
 
 
 def phoneme_tokens(phonemes: Iterable[str]) -> list[int]:
-    """The token numbers of a pronunciation."""
+    """The token ids of a pronunciation."""
     return [_PHONEME_NUMBERS[phoneme] for phoneme in phonemes]
 
 
 def phoneme_names(tokens: Iterable[int]) -> list[str]:
-    """The phonemes of token numbers."""
+    """The phonemes of token ids."""
     return [PHONEMES[token - 3] for token in tokens if token >= 3]
 
 

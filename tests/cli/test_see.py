@@ -318,7 +318,7 @@ def mistakes(*arguments: str, text: str | bytes | None = None) -> tuple[int, str
         ((SENTENCE, "-q", ","), 1, "--query must be a word that is shown: ',' is hidden. Add --specials."),
         (("  ",), 1, "the text is empty"),
         (("?!",), 1, "only punctuation or symbols. Use --specials"),
-        (("dog " * 600,), 1, "at most 512 pieces: this text has 602. Cut it into sentences"),
+        (("dog " * 600,), 1, "at most 512 tokens: this text has 602. Cut it into sentences"),
         ((SENTENCE, "--layer", "6"), 1, "--layer must be from 0 to 5, or from -6 to -1 counted from the end: got 6"),
         ((SENTENCE, "--layer", "6", "--head", "telling"), 1, "--layer must be from 0 to 5"),
         ((SENTENCE, "--head", "12"), 1, "--head must be from 0 to 11, or from -12 to -1 counted from the end: got 12"),

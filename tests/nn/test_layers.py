@@ -179,7 +179,7 @@ def test_rotary_keeps_lengths_and_sees_distance_alone():
         (lambda: nn.Rotary(5), OptionError, "must be even"),
         (lambda: nn.Rotary(4)(torch.rand(3, 6)), ShapeError, "embed_dim / num_heads"),
         (lambda: nn.Rotary(4)(torch.rand(4)), ShapeError, r"\(\.\.\., n, 4\)"),
-        (lambda: nn.Rotary(4)(torch.ones(3, 4).long()), DtypeError, "Embed token numbers first"),
+        (lambda: nn.Rotary(4)(torch.ones(3, 4).long()), DtypeError, "Embed token ids first"),
         (lambda: nn.Rotary(4, base=0.0), OptionError, "`base` of Rotary"),
         (lambda: nn.SinusoidalPositions(4)(torch.rand(3, 1)), ShapeError, r"got \(3, 1\)"),  # it would broadcast
         (lambda: nn.SinusoidalPositions(4)(torch.rand(3, 6)), ShapeError, r"\(\.\.\., n, 4\)"),

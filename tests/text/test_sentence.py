@@ -107,7 +107,7 @@ def test_no_sentences_have_no_vectors(encoder):
 def test_a_text_as_long_as_the_model_is_read_and_a_longer_one_is_refused(encoder):
     assert len(encoder.pieces("dog " * 510)) == 512
     assert encoder.embed("dog " * 510).isfinite().all()
-    with pytest.raises(ShapeError, match="at most 512 pieces: this text has 513. Cut it into sentences"):
+    with pytest.raises(ShapeError, match="at most 512 tokens: this text has 513. Cut it into sentences"):
         encoder.embed(["short", "dog " * 511])
     with pytest.raises(ShapeError, match="It begins 'cats and dogs and .*…'"):  # which of many it is
         encoder.embed(["short", "cats and " + "dogs and " * 600])
@@ -251,7 +251,7 @@ def test_a_folder_of_ones_own_is_loaded_without_a_hash_and_its_length_counts(sma
     save_file(weights, place / "model.safetensors")
     encoder = SentenceEncoder.load(place)
     assert encoder.embed("a dog").shape == (8,)
-    with pytest.raises(ShapeError, match="at most 12 pieces"):
+    with pytest.raises(ShapeError, match="at most 12 tokens"):
         encoder.embed("dog " * 11)
 
 
@@ -318,18 +318,18 @@ def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(small):
     weights["embeddings.word_embeddings.weight"] = weights["embeddings.word_embeddings.weight"][:100]
     (place / "config.json").write_text(json.dumps(sizes | {"vocab_size": 100}))
     save_file(weights, place / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"tokenizer.json .* must name pieces that the model knows"):
+    with pytest.raises(CheckpointError, match=r"tokenizer.json .* must have ids in the vocabulary of the model"):
         SentenceEncoder.load(place)
 
 
-def test_a_tokenizer_with_a_number_beyond_the_vocabulary_is_refused(small):
+def test_a_tokenizer_with_an_id_beyond_the_vocabulary_is_refused(small):
     place, weights = small
     tokenizer = json.loads((place / "tokenizer.json").read_text())
     vocabulary = tokenizer["model"]["vocab"]
     vocabulary[next(iter(vocabulary))] = 10**6
     (place / "tokenizer.json").write_text(json.dumps(tokenizer))
     save_file(weights, place / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"tokenizer.json .* it has number 1,000,000, and config.json says"):
+    with pytest.raises(CheckpointError, match=r"tokenizer.json .* it has id 1,000,000, and config.json says"):
         SentenceEncoder.load(place)
 
 
