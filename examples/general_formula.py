@@ -1,4 +1,4 @@
-"""Attention(q, D) = Σ similarity(q, k_i) v_i: what salary does a GPA of 3.5 suggest, and which rows say so?"""
+"""Attention(q, D) = Σ similarity(q, k_i) v_i: what salary does a GPA of 3.5 suggest, and which rows are behind it?"""
 
 from pathlib import Path
 

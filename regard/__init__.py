@@ -1,4 +1,4 @@
-"""Attention(q, D) = Σ α(q, kᵢ)·vᵢ, for every way to choose the weights, over every kind of database."""
+"""Attention(q, D) = Σ α(q, kᵢ)·vᵢ, for any score, weights rule and mask, over tensors, tables and texts."""
 
 import importlib
 from typing import Any
