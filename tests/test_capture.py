@@ -17,7 +17,7 @@ from regard.weights import Softmax
 
 @pytest.fixture
 def capturing(monkeypatch):
-    for where in ("tensors", "problem", "engines.sdpa"):
+    for where in ("tensors", "problem", "engines.sdpa.sdpa_engine"):
         monkeypatch.setattr(f"regard.{where}.is_capturing", lambda device: True)
 
 
