@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.database.layout import cell_width, fitted, padded, wrapped
 from regard.printable import on_one_line
-from regard.view.drawing import bar
+from regard.view.drawing import bar, percent
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -223,18 +223,6 @@ def as_html(report: Report) -> str:
         out.append("</tbody></table>")
     out += [f"<p><small>{escape(note)}</small></p>" for note in report.notes]
     return "".join(out) + "</div>"
-
-
-def percent(weight: float) -> str:
-    """A weight in percent, with enough digits not to look like 0.
-
-    Example:
-        >>> percent(0.25), percent(0.0004), percent(1e-7)
-        ('25.0%', '0.04%', '<0.01%')
-    """
-    if weight != 0 and abs(weight) < 5e-5:
-        return "<0.01%" if weight > 0 else ">-0.01%"
-    return f"{weight:.1%}" if abs(weight) >= 5e-3 or weight == 0 else f"{weight:.2%}"
 
 
 def label(entry: Any) -> str:

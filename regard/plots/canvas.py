@@ -1,4 +1,4 @@
-"""What every figure shares: no window, one colour map, one legend from 0 to 1."""
+"""What every figure shares: no window, one scale of colours from 0 to the largest weight, one legend."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import MissingDependency
 from regard.plots.bounded import shown
+from regard.plots.palette import (
+    GREY,
+    POWER,
+    STOPS,
+    colour_at,
+    in_cell,
+    ink_on,
+    largest_of,
+    legend,
+    place_of,
+    three_digits,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
 
-COLOURS = "viridis"  # light grows with the weight: readable for the colour-blind, and in grey
-TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
-FEW_TICKS = (0.0, 0.1, 0.5, 1.0)  # on a low figure, where more would touch
-LOW = 3.0  # inches
-DARK_BELOW = 0.2  # weights below it have a dark colour, and a number on them is light
 MOST_LABELS = 64
 # For letters that matplotlib's own font has not: whichever of these are installed. It draws outlines only, no pictures.
 FALLBACKS = (
@@ -53,36 +60,48 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def colours() -> Any:
-    """From weights to colours, from 0 to 1 always; by the square root, so that small weights can be told apart."""
+def is_dark() -> bool:
+    """Whether figures are made for a dark page: matplotlib's style says so by text that is light."""
+    import matplotlib
+    from matplotlib.colors import to_hex
+
+    return ink_on(to_hex(matplotlib.rcParams["text.color"])) == "#000000"
+
+
+def scale(*pictures: Tensor) -> Any:
+    """From weights to colours: from 0 to the largest of the pictures, as `palette` has it."""
     from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import PowerNorm
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
-    return ScalarMappable(PowerNorm(0.5, vmin=0.0, vmax=1.0, clip=True), COLOURS)
+    finite = [float(each[each.isfinite()].max()) for each in pictures if bool(each.isfinite().any())]
+    largest = largest_of(finite)
+    stops = STOPS[::-1] if is_dark() else STOPS
+    colours = LinearSegmentedColormap.from_list("regard", stops).with_extremes(bad=GREY)
+    return ScalarMappable(PowerNorm(POWER, 0.0, largest, clip=True), colours)
 
 
-def paint(axes: Axes, picture: Tensor, size: tuple[int, int] | None = None) -> Any:
-    """Draw weights as colours, on the scale of `colours`; with the axes of a matrix of `size`, where it was pooled."""
+def paint(axes: Axes, picture: Tensor, colours: Any, size: tuple[int, int] | None = None) -> None:
+    """Draw weights in the colours of a `scale`; with the axes of a matrix of `size`, where it was pooled."""
     n_queries, n_keys = picture.shape if size is None else size
-    return axes.imshow(
+    axes.imshow(
         picture.tolist(),
-        cmap=COLOURS,
-        norm=colours().norm,
+        cmap=colours.cmap,
+        norm=colours.norm,
         aspect="auto",
         extent=(-0.5, n_keys - 0.5, n_queries - 0.5, -0.5),
         interpolation="nearest",
     )
 
 
-def add_legend(figure: Figure, image: Any, axes: Any, *pictures: Tensor) -> None:
-    """The legend from 0 to 1. It says so where weights of the pictures lie outside."""
+def add_legend(figure: Figure, colours: Any, axes: Any, *pictures: Tensor) -> None:
+    """The legend from 0 to the largest weight. It says so where weights of the pictures are below 0."""
     low = any(bool(((each < 0) & each.isfinite()).any()) for each in pictures)
-    high = any(bool(((each > 1 + 1e-5) & each.isfinite()).any()) for each in pictures)
-    ends = {(True, True): "both", (True, False): "min", (False, True): "max"}.get((low, high), "neither")
-    ticks = FEW_TICKS if figure.get_figheight() < LOW else TICKS
-    bar = figure.colorbar(image, ax=axes, extend=ends, ticks=ticks, format="%g", fraction=0.04, pad=0.02)
-    outside = " (others at the ends)" if low or high else ""
-    bar.set_label(f"weight{outside}")
+    entries = [weight for _, weight in legend(colours.norm.vmax)]
+    bar = figure.colorbar(colours, ax=axes, extend="min" if low else "neither", ticks=entries, fraction=0.04, pad=0.02)
+    bar.set_ticklabels([three_digits(weight) for weight in entries])
+    bar.minorticks_off()
+    bar.outline.set_visible(False)
+    bar.set_label("weight, up to the largest" + (" (below 0 at the end)" if low else ""))
 
 
 def label(axes: Axes, rows: Sequence[str] | None, columns: Sequence[str] | None, most: int = MOST_LABELS) -> None:
@@ -116,16 +135,13 @@ def _size(places: Sequence[int]) -> int:
     return 10 if len(places) <= 28 else 7
 
 
-def write_numbers(axes: Axes, picture: Tensor) -> None:
-    """Write each weight into its cell, in hundredths; ? where it is no finite number."""
+def write_numbers(axes: Axes, picture: Tensor, colours: Any) -> None:
+    """Write each weight into its cell, in percent; ? where it is no finite number."""
+    dark = is_dark()
     for row, weights in enumerate(picture.tolist()):
         for column, weight in enumerate(weights):
-            if math.isfinite(weight):
-                text = f"{100 * weight:.0f}" if abs(weight) >= 0.005 else "·"
-                colour = "white" if weight < DARK_BELOW else "black"
-            else:
-                text, colour = "?", "black"  # on a cell that has no colour
-            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
+            tint = colour_at(place_of(weight, colours.norm.vmax), dark) if math.isfinite(weight) else GREY
+            axes.text(column, row, in_cell(weight), ha="center", va="center", fontsize=7, color=ink_on(tint))
 
 
 def write_around(figure: Figure, title: str, caption: str, note: str) -> None:
@@ -137,7 +153,7 @@ def write_around(figure: Figure, title: str, caption: str, note: str) -> None:
         lines = textwrap.wrap(title, int(room * 0.8))
         figure.suptitle("\n".join(lines), fontsize=11, parse_math=False)
     below = [line for part in (caption, note) if part for line in textwrap.wrap(part, room)]
-    figure.supxlabel("\n".join(below), fontsize=8, color="0.25", parse_math=False)
+    figure.supxlabel("\n".join(below), fontsize=8, parse_math=False)
     _take_fallbacks(figure)
 
 

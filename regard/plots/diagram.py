@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import ShapeError
 from regard.plots.bounded import shown
-from regard.plots.canvas import DARK_BELOW, add_legend, colours, new_figure, write_around
+from regard.plots.canvas import add_legend, is_dark, new_figure, scale, write_around
+from regard.plots.palette import ink_on
+from regard.view.drawing import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,36 +87,36 @@ def flow(
             for place in drawn
         ],
         [_number(float(scores[place])) for place in drawn],
-        [f"{float(alpha[place]):.3f}" for place in drawn],
+        [percent(float(alpha[place])) for place in drawn],
         [_numbers(values[place]) for place in drawn],
         [_numbers(output)],
     ]
     spans, width = _spans(columns)
     figure = new_figure(width + 1.4, 0.55 * len(drawn) + 2.2)
+    from matplotlib.colors import to_hex
+
     axes = figure.subplots()
     axes.set_axis_off()
     axes.set_xlim(0, width)
     axes.set_ylim(len(drawn) - 0.4, -1.2)
     middle = (len(drawn) - 1) / 2
-    image = colours()
-    fills = [image.to_rgba(float(alpha[place])) for place in drawn]
+    colours, plain = scale(alpha), "#2b2f36" if is_dark() else "#f2f2f2"
+    fills = [to_hex(colours.to_rgba(float(alpha[place]))) for place in drawn]
     for column, ((left, right), heading, texts) in enumerate(zip(spans, HEADINGS, columns, strict=True)):
         axes.text((left + right) / 2, -0.9, heading, ha="center", va="center", fontsize=10, weight="bold")
         for line, text in enumerate(texts):
             height = line if len(texts) == len(drawn) else middle
-            dark = column == 3 and float(alpha[drawn[line]]) < DARK_BELOW
-            fill = fills[line] if column == 3 else "white" if column == 2 else "0.95"
-            _box(axes, (left + right) / 2, height, text, fill, "white" if dark else "black")
+            _box(axes, (left + right) / 2, height, text, fills[line] if column == 3 else plain)
     query_at, _, _, weight_at, _, sum_at = [(left + right) / 2 for left, right in spans]
     for line, place in enumerate(drawn):
-        thick = 0.4 + 5 * min(abs(float(alpha[place])), 1.0)  # what weighs more is a thicker line
+        thick = 0.4 + 5 * min(abs(float(alpha[place])) / colours.norm.vmax, 1.0)  # what weighs more is a thicker line
         _line(axes, [(query_at, middle), (spans[0][1], middle), (spans[1][0], line), (weight_at, line)], 0.8)
         _line(axes, [(weight_at, line), (spans[4][1], line), (spans[5][0], middle), (sum_at, middle)], thick)
-    add_legend(figure, image, axes, alpha)
+    add_legend(figure, colours, axes, alpha)
     left_out = ""
     if len(drawn) < len(keys):
         rest = float(alpha.sum() - alpha[drawn].sum())
-        left_out = f"; {len(keys) - len(drawn):,} lighter keys, of weight {rest:.3f} together, are in the sum"
+        left_out = f"; {len(keys) - len(drawn):,} lighter keys, of {percent(rest)} together, are in the sum"
     caption = f"rows are queries, columns are keys: this is one row, its keys from top to bottom{left_out}"
     default = f"Attention(q, D) = Σ α(q, k)·v: {type(score).__name__} under {type(weights).__name__}"
     write_around(figure, title or default, caption, note)
@@ -148,9 +150,10 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value + 0.0:.3g}"  # + 0.0: not "-0"
 
 
-def _box(axes: Axes, x: float, y: float, text: str, fill: Any, ink: str) -> None:
+def _box(axes: Axes, x: float, y: float, text: str, fill: str) -> None:
     outline = {"boxstyle": "round,pad=0.3", "facecolor": fill, "edgecolor": "0.6", "linewidth": 0.8}
-    axes.text(x, y, text, ha="center", va="center", fontsize=9, color=ink, bbox=outline, zorder=3, parse_math=False)
+    style: Any = {"ha": "center", "va": "center", "fontsize": 9, "color": ink_on(fill), "bbox": outline, "zorder": 3}
+    axes.text(x, y, text, parse_math=False, **style)
 
 
 def _line(axes: Axes, places: Sequence[tuple[float, float]], width: float) -> None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import ShapeError
 from regard.plots.bounded import AXES, Reading, as_tensor, every_picture, pooling_notes, read, shown, unless_finite
-from regard.plots.canvas import MOST_LABELS, add_legend, colours, label, new_figure, paint, write_around, write_numbers
+from regard.plots.canvas import MOST_LABELS, add_legend, label, new_figure, paint, scale, write_around, write_numbers
+from regard.plots.palette import BAR, largest_of
+from regard.view.drawing import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,16 +80,17 @@ def _one_map(reading: Reading, title: str, note: str, row_name: str, column_name
     figure = new_figure(max(width * size, 2.5) + 2.8, max(height * size, 1.2) + 2.0)
     axes = figure.subplots()
     unnamed = reading.rows is None and reading.columns is None
-    image = paint(axes, reading.picture, reading.size if unnamed else None)
+    colours = scale(reading.picture)
+    paint(axes, reading.picture, colours, reading.size if unnamed else None)
     label(axes, reading.rows, reading.columns)
     is_numbered = max(height, width) <= MOST_NUMBERED
     if is_numbered:
-        write_numbers(axes, reading.picture)
-        note = "; ".join(part for part in ("numbers are hundredths", note) if part)
+        write_numbers(axes, reading.picture, colours)
+        note = "; ".join(part for part in ("numbers are percents", note) if part)
     axes.set_ylabel(row_name)
     axes.set_xlabel(column_name)
-    add_legend(figure, image, axes, reading.picture)
-    strange = unless_finite(reading.picture, "?" if is_numbered else "a white cell")
+    add_legend(figure, colours, axes, reading.picture)
+    strange = unless_finite(reading.picture, "?" if is_numbered else "a grey cell")
     write_around(figure, title, reading.caption + strange, note)
     return figure
 
@@ -118,7 +121,8 @@ def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> F
     n_layers, n_heads = len(pictures), max(map(len, pictures))
     figure = new_figure(0.85 * n_heads + 1.8, 0.85 * n_layers + 1.3)
     grid = figure.subplots(n_layers, n_heads, squeeze=False)
-    image = None
+    every = [each for of_layer in pictures for each in of_layer]
+    colours = scale(*every)
     for layer, of_layer in enumerate(grid):
         for head, axes in enumerate(of_layer):
             axes.set_xticks([])
@@ -126,14 +130,13 @@ def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> F
             if head >= len(pictures[layer]):
                 axes.set_axis_off()
                 continue
-            image = paint(axes, pictures[layer][head])
+            paint(axes, pictures[layer][head], colours)
             if layer == 0:
                 axes.set_title(f"head {head}" if head == 0 else f"{head}", fontsize=8)
             if head == 0:
                 axes.set_ylabel(f"layer {layer}" if layer == 0 else f"{layer}", fontsize=8)
-    every = [each for of_layer in pictures for each in of_layer]
-    add_legend(figure, image, grid, *every)
-    strange = max(unless_finite(each, "a white cell") for each in every)
+    add_legend(figure, colours, grid, *every)
+    strange = max(unless_finite(each, "a grey cell") for each in every)
     write_around(figure, title, "; ".join(("in each map " + AXES, *notes)) + strange, note)
     return figure
 
@@ -173,14 +176,17 @@ def _head_pictures(weights: Any, most: int) -> tuple[list[list[Tensor]], list[st
     return layers, notes
 
 
-def ranked(weights: Any, columns: Sequence[str], query: str, *, note: str = "", most: int = 20) -> Figure:
-    """A figure of one row of weights, heaviest first.
+def ranked(
+    weights: Any, columns: Sequence[str], query: str, *, title: str = "", note: str = "", most: int = 20
+) -> Figure:
+    """A figure of one row of weights, heaviest first; the largest has a bar of the full width.
 
     Args:
         weights: `(n_keys,)`.
         columns: A name for each key.
         query: Whose row it is.
-        note: Below the figure.
+        title: Above the figure; whose row it is, if left out.
+        note: Below it.
         most: How many keys to show.
 
     Example:
@@ -192,22 +198,22 @@ def ranked(weights: Any, columns: Sequence[str], query: str, *, note: str = "", 
         raise ShapeError(f"`columns` must have a name for each weight: got {len(columns)} for {tuple(row.shape)}.")
     order = sorted(range(len(columns)), key=lambda place: (not bool(row[place].isfinite()), -float(row[place])))[:most]
     found = [float(row[place]) if bool(row[place].isfinite()) else 0.0 for place in order]
-    said = [f"{each:.3f}" if bool(row[place].isfinite()) else "?" for place, each in zip(order, found, strict=True)]
+    said = [percent(each) if bool(row[place].isfinite()) else "?" for place, each in zip(order, found, strict=True)]
     figure = new_figure(6.4, 0.28 * len(order) + 1.6)
     axes = figure.subplots()
-    scale = colours()
-    bars = axes.barh(range(len(order)), found, color=[scale.to_rgba(each) for each in found])
+    bars = axes.barh(range(len(order)), found, color=BAR)
     axes.bar_label(bars, said, padding=3, fontsize=8)
     axes.set_yticks(range(len(order)), [shown(columns[place]) for place in order], parse_math=False)
     axes.invert_yaxis()
-    axes.set_xlim(min(0.0, *found), max(1.0, *found))
-    axes.set_xlabel("weight")
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlim(min(0.0, *found), largest_of(found))
+    axes.set_xticks([])
+    axes.set_xlabel("weight, up to the largest")
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
     rest = len(columns) - len(order)
     left_out = f"; {rest} lighter {'key is' if rest == 1 else 'keys are'} not shown" if rest else ""
     write_around(
         figure,
-        f"what “{shown(query)}” attends to",
+        title or f"what “{shown(query)}” attends to",
         f"{AXES}: this is one row, its keys from top to bottom{left_out}" + unless_finite(row[order], "?"),
         note,
     )

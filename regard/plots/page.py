@@ -100,7 +100,7 @@ def _described(picture: Picture) -> dict[str, Any]:
     weights = [[_shortest(each) if math.isfinite(each) else None for each in row] for row in reading.picture.tolist()]
     return {
         **told,
-        "caption": reading.caption + unless_finite(reading.picture, "a cell without a colour"),
+        "caption": reading.caption + unless_finite(reading.picture, "a grey cell"),
         "rows": reading.rows or [str(place) for place in range(height)],
         "columns": reading.columns or [str(place) for place in range(width)],
         "weights": weights,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import OptionError
 from regard.plots.bounded import AXES, read
-from regard.plots.canvas import add_legend, label, new_figure, paint, write_around
+from regard.plots.canvas import add_legend, label, new_figure, paint, scale, write_around
+from regard.plots.palette import BAR
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,16 +74,17 @@ def curve(
     keys, targets = [pair[1] for pair in known], [pair[2] for pair in known]
     above.plot(keys, targets, "o", color="0.45", markersize=4, label="pairs (k, v)")
     heights = [float(answer.value) if answer.found else math.nan for answer in answers]
-    above.plot(asked, heights, color="#00429d", linewidth=2, label="Σ α(q, k)·v", marker="." if len(asked) == 1 else "")
+    above.plot(asked, heights, color=BAR, linewidth=2, label="Σ α(q, k)·v", marker="." if len(asked) == 1 else "")
     above.set_xlabel(f"{key} (of a query, or a key)", parse_math=False)
     above.set_ylabel(value, parse_math=False)
     above.legend(frameon=False)
     reading = read(table, [f"{each:.3g}" for each in rows], [f"{each:.3g}" for each in keys], most=(MOST_QUERIES, 256))
-    image = paint(below, reading.picture)
+    colours = scale(reading.picture)
+    paint(below, reading.picture, colours)
     label(below, reading.rows, reading.columns, most=16)
     below.set_ylabel("queries")
     below.set_xlabel("keys, in order")
-    add_legend(figure, image, below, table)
+    add_legend(figure, colours, below, table)
     missing = sum(not answer.found for answer in answers)
     gaps = f"; no similar rows at {missing} of {len(asked)} queries" if missing else ""
     caption = "; ".join((f"below, {AXES}", *reading.notes, answers[0].similarity)) + gaps

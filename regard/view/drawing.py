@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import torch
-
 if TYPE_CHECKING:
     from regard.view.weights_view import WeightsView
 
@@ -23,6 +21,8 @@ def draw(view: WeightsView, height: int = 8, width: int = 40) -> list[str]:
 
     More than 20 queries are drawn as `height` lines, and more than `width` keys as so many columns.
     """
+    import torch
+
     *batch, n_queries, n_keys = view.shape
     if 0 in view.shape:
         return ["(empty)"]
@@ -67,6 +67,18 @@ def bar(fraction: float, width: int) -> str:
         return ""
     whole, rest = divmod(max(round(min(fraction, 1.0) * width * 8), 1), 8)
     return "█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
+def percent(weight: float) -> str:
+    """A weight in percent, with enough digits not to look like 0.
+
+    Example:
+        >>> percent(0.25), percent(0.0004), percent(1e-7)
+        ('25.0%', '0.04%', '<0.01%')
+    """
+    if weight != 0 and abs(weight) < 5e-5:
+        return "<0.01%" if weight > 0 else ">-0.01%"
+    return f"{weight:.1%}" if abs(weight) >= 5e-3 or weight == 0 else f"{weight:.2%}"
 
 
 def _shade(value: float, top: float) -> int:

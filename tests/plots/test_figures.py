@@ -56,26 +56,46 @@ def test_every_figure_says_what_rows_and_columns_are_and_can_be_drawn():
         assert drawn(figure).startswith(b"\x89PNG"), name
 
 
-def test_every_scale_of_weights_goes_from_0_to_1_whatever_the_weights():
-    small = torch.full((3, 3), 0.01)
-    for figure in (plots.matrix(small), plots.heads(small[None, None]), plots.alignment(small, WORDS[:3], WORDS[:3])):
-        assert image(figure).get_clim() == (0.0, 1.0)
-        assert figure.axes[-1].get_ylim() == (0.0, 1.0)  # the legend
-    assert plots.ranked([0.01, 0.02], ["a", "b"], "a").axes[0].get_xlim() == (0.0, 1.0)
+def test_every_scale_goes_from_0_to_the_largest_weight_and_its_legend_says_so():
+    small = torch.tensor([[0.01, 0.02, 0.0], [0.005, 0.08, 0.01], [0.0, 0.0, 0.0]])
+    for figure in (
+        plots.matrix(small),
+        plots.heads(torch.stack([small / 2, small])[None]),
+        plots.alignment(small, WORDS[:3], WORDS[:3]),
+    ):
+        assert image(figure).get_clim() == pytest.approx((0.0, 0.08))
+        legend = figure.axes[-1]
+        assert legend.get_ylim() == pytest.approx((0.0, 0.08))
+        assert [each.get_text() for each in legend.get_yticklabels()] == ["0%", "1%", "2.83%", "5.2%", "8%"]
+        assert legend.get_ylabel() == "weight, up to the largest"
+    assert image(plots.matrix(torch.zeros(2, 2))).get_clim() == (0.0, 1.0)
 
 
-def test_the_picture_is_the_weights_and_the_colours_grow_lighter_with_them():
+def test_the_bar_of_the_largest_has_the_full_width():
+    axes = plots.ranked([0.01, 0.02], ["a", "b"], "a").axes[0]
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([0.02, 0.01])
+    assert axes.get_xlim() == pytest.approx((0.0, 0.02))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_picture_is_the_weights_and_its_colours_begin_at_the_page_s(dark):
     weights = torch.tensor([[0.9, 0.1], [0.25, 0.75]])
-    shown = image(plots.matrix(weights))
+    with pytest.importorskip("matplotlib.style").context("dark_background" if dark else {}):
+        figure = plots.matrix(weights)
+    shown = image(figure)
     assert torch.allclose(torch.as_tensor(shown.get_array().data), weights.double(), atol=1e-6)
-    light = [sum(shown.cmap(shown.norm(each))[:3]) for each in (0.0, 0.1, 0.25, 0.5, 1.0)]
-    assert light == sorted(light)
+    light = [sum(shown.cmap(shown.norm(each))[:3]) / 3 for each in (0.0, 0.1, 0.25, 0.5, 0.9)]
+    assert light == sorted(light, reverse=not dark)
     assert len(set(light)) == 5
+    assert light[0] < 0.2 if dark else light[0] > 0.95
+    numbers = [(each.get_text(), each.get_color()) for each in figure.axes[0].texts]
+    black, white = "#000000", "#ffffff"
+    assert numbers[:2] == [("90", black if dark else white), ("10", white if dark else black)]
 
 
-def test_weights_outside_0_to_1_are_said_to_be_outside():
-    assert "others at the ends" in texts(plots.matrix([[-2.0, 3.0]]))
-    assert "others at the ends" not in texts(plots.matrix([[0.0, 1.0]]))
+def test_weights_below_0_are_said_to_be_at_the_end():
+    assert "below 0 at the end" in texts(plots.matrix([[-2.0, 3.0]]))
+    assert "below 0" not in texts(plots.matrix([[0.0, 3.0]]))
 
 
 def test_words_stand_at_their_rows_and_columns():
@@ -90,8 +110,8 @@ def test_a_word_with_dollars_is_no_formula():
 
 
 def test_small_maps_have_their_numbers_and_large_ones_do_not():
-    assert "hundredths" in texts(plots.matrix(torch.eye(5)))
-    assert "hundredths" not in texts(plots.matrix(torch.eye(50)))
+    assert "numbers are percents" in texts(plots.matrix(torch.eye(5)))
+    assert "percents" not in texts(plots.matrix(torch.eye(50)))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")], ids=str)
@@ -102,9 +122,9 @@ def test_what_is_no_finite_number_is_said_and_has_no_colour(bad):
     assert "? is no finite number" in texts(numbered)
     assert [each.get_text() for each in numbered.axes[0].texts][:3] == ["100", "?", "·"]
     assert image(numbered).get_array().mask.tolist()[0] == [False, True, False]
-    assert "a white cell is no finite number" in texts(plots.matrix(many))
-    assert "a white cell is no finite number" in texts(plots.heads([few[None], torch.eye(3)[None]]))
-    assert "others at the ends" not in texts(numbered)
+    assert "a grey cell is no finite number" in texts(plots.matrix(many))
+    assert "a grey cell is no finite number" in texts(plots.heads([few[None], torch.eye(3)[None]]))
+    assert "below 0" not in texts(numbered)
     for figure in (numbered, plots.matrix(torch.eye(40)), plots.heads(torch.eye(3)[None, None])):
         assert ("no finite number" in texts(figure)) is (figure is numbered)
         drawn(figure)
@@ -113,9 +133,9 @@ def test_what_is_no_finite_number_is_said_and_has_no_colour(bad):
 def test_a_ranked_row_has_what_is_no_finite_number_last():
     figure = plots.ranked([float("nan"), 0.25, float("inf"), 0.75], list("abcd"), "q")
     assert [each.get_text() for each in figure.axes[0].get_yticklabels()] == ["d", "b", "a", "c"]
-    assert [each.get_text() for each in figure.axes[0].texts] == ["0.750", "0.250", "?", "?"]
+    assert [each.get_text() for each in figure.axes[0].texts] == ["75.0%", "25.0%", "?", "?"]
     assert "? is no finite number" in texts(figure)
-    assert figure.axes[0].get_xlim() == (0.0, 1.0)
+    assert figure.axes[0].get_xlim() == (0.0, 0.75)
     drawn(figure)
 
 
@@ -284,11 +304,10 @@ def test_the_view_of_a_layer_is_read_once_for_all_its_heads(monkeypatch):
     assert len(calls) == 2
 
 
-def test_heads_take_nested_lists_and_say_so_where_weights_lie_outside():
+def test_heads_take_nested_lists_and_share_the_scale_of_their_largest():
     figure = plots.heads([[[[0.5, 0.5], [0.0, 1.0]]], [[[1.0]]]])
     assert [axes.images[0].get_array().shape for axes in figure.axes if axes.images] == [(2, 2), (1, 1)]
-    assert "others at the ends" not in texts(figure)
-    assert "others at the ends" in texts(plots.heads([[[[0.5]]], [[[2.0]]]]))
+    assert [axes.images[0].get_clim() for axes in plots.heads([[[[0.5]]], [[[2.0]]]]).axes[:2]] == [(0.0, 2.0)] * 2
 
 
 @pytest.mark.parametrize("weights", [torch.eye(3), [], [torch.eye(3)], [torch.ones(2, 1, 3, 3)]], ids=str)
@@ -308,7 +327,7 @@ def test_the_diagram_has_the_numbers_of_the_formula():
     said = texts(plots.flow(query, keys, values, score=Dot(), key_names=["left", "right"])).split(" | ")
     alpha = weigh(query[None], keys, values, score=Dot()).dense()[0]
     output = float(attend(query[None], keys, values, score=Dot()))
-    for expected in (*(f"{each:.3f}" for each in alpha.tolist()), "2", f"{output:.3g}", "left (2, 0)", "right (0, 1)"):
+    for expected in (*(f"{each:.1%}" for each in alpha.tolist()), "2", f"{output:.3g}", "left (2, 0)", "right (0, 1)"):
         assert expected in said
 
 
@@ -316,7 +335,7 @@ def test_the_diagram_draws_the_heaviest_keys_and_says_what_the_others_weigh():
     keys = torch.arange(6.0)[:, None]
     said = texts(plots.flow(torch.ones(1), keys, keys, score=Dot(), most=2))
     rest = float(torch.arange(6.0).softmax(0)[:4].sum())
-    assert f"4 lighter keys, of weight {rest:.3f} together, are in the sum" in said
+    assert f"4 lighter keys, of {rest:.1%} together, are in the sum" in said
 
 
 def test_the_diagram_takes_any_rule():
@@ -340,7 +359,7 @@ def test_a_curve_goes_through_what_the_database_answers_and_maps_its_weights():
     keys = torch.tensor([[1.0], [2.0], [3.0]])  # in order, whatever their order in the database
     expected = weigh(torch.tensor([[1.0], [2.5]]), keys, keys, score=Gaussian(0.5)).dense()
     assert torch.allclose(torch.as_tensor(below.images[0].get_array().data).float(), expected, atol=1e-5)
-    assert below.images[0].get_clim() == (0.0, 1.0)
+    assert below.images[0].get_clim() == pytest.approx((0.0, float(expected.max())))
 
 
 def test_a_curve_of_one_key_is_a_point():

@@ -72,7 +72,7 @@ def test_no_script_runs_but_the_page_s_own(browser, tmp_path):
 def test_what_is_not_a_number_is_null():
     found = data_in(page(Picture([[float("nan"), 1.0]])))
     assert found["pictures"][0]["weights"] == [[None, 1.0]]
-    assert found["pictures"][0]["caption"] == f"{AXES}; a cell without a colour is no finite number"
+    assert found["pictures"][0]["caption"] == f"{AXES}; a grey cell is no finite number"
     assert data_in(page(Picture([[0.5, 1.0]])))["pictures"][0]["caption"] == AXES
 
 
