@@ -46,6 +46,11 @@ out = PrintableConsole(highlight=False, emoji=False, width=usable_width())
 log = PrintableConsole(stderr=True, highlight=False, emoji=False, width=usable_width())
 
 
+def has_colour(console: Console) -> bool:
+    """Whether what is printed there may be coloured."""
+    return console.color_system is not None and not console.no_color
+
+
 def write(text: str) -> None:
     """Write `text` to stdout, for the next program: rich would turn tabs into spaces."""
     sys.stdout.write(printable(text))

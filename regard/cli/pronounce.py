@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import log, out
+from regard.cli.console import has_colour, log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
 from regard.cli.standard_input import standard_text
 from regard.cli.wording import listed, told_apart
@@ -89,7 +89,7 @@ def _load(model: Path | None) -> Pronouncer:
 def _print(said: Sequence[Pronunciation]) -> None:
     from regard.plots.terminal import draw_matrix
 
-    colour = out.color_system is not None and not out.no_color
+    colour = has_colour(out)
     for place, each in enumerate(said):
         if place:
             out.print()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import log, out
+from regard.cli.console import has_colour, log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
 from regard.cli.sentence_picture import Seen, choose
 from regard.cli.standard_input import standard_text
@@ -114,7 +114,7 @@ def _print(seen: Seen) -> None:
             out.print(f"what “{shown(seen.names[place])}” attends to", style="bold", markup=False)
             out.print(draw_ranked(seen.row(place), seen.names, width=width), soft_wrap=True)
     else:
-        colour = out.color_system is not None and not out.no_color
+        colour = has_colour(out)
         more = "not every word has its place here: -o weights.html shows them all"
         picture = draw_matrix(seen.weights, seen.words, seen.words, width=out.width, colour=colour, more=more)
         out.print(picture, soft_wrap=True)

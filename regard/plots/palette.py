@@ -6,14 +6,15 @@ docs/visual.md shows it.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 
 # From near white to deep blue, each stop darker than the one before: readable for the colour-blind, and in grey.
 STOPS = ("#fdfdf4", "#e6f4cf", "#bfe5b9", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#1f3a8a", "#0b1740")
 BAR = "#1d91c0"  # of bars and lines: reads on white and on black
 GREY = "#9a9a9a"  # of cells that are no finite number
-SHADES = " ░▒▓█"  # where there is no colour: as many as a legend has entries
 FIVE = (0.0, 0.25, 0.5, 0.75, 1.0)  # where a legend has its entries
+SHADES = "·░▒▓█"  # of those five, where there is no colour
 POWER = 2 / 3  # of a weight's share of the largest: small weights can be told apart, and large ones stand out
 SMALLEST = 0.005  # percents below it round to 0: a cell has a dot for them
 
@@ -54,6 +55,21 @@ def colour_at(place: float, dark: bool = False) -> str:
     low = min(int(along), len(STOPS) - 2)
     pairs = zip(_channels(STOPS[low]), _channels(STOPS[low + 1]), strict=True)
     return "#" + "".join(f"{round(one + (along - low) * (other - one)):02x}" for one, other in pairs)
+
+
+def shade_at(place: float) -> str:
+    """The shade for a place of the scale, where there is no colour: the nearest of five.
+
+    Example:
+        >>> shade_at(0.0), shade_at(0.2), shade_at(1.0)
+        ('·', '░', '█')
+    """
+    return SHADES[round(place * (len(SHADES) - 1))]
+
+
+def is_terminal_dark() -> bool:
+    """Whether the terminal is dark, by $COLORFGBG, which some of them set; dark, where it is not known."""
+    return not os.environ.get("COLORFGBG", "").endswith((";7", ";15"))
 
 
 def ink_on(colour: str) -> str:

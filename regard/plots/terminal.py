@@ -7,20 +7,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
-from rich.color import Color
 from rich.style import Style
 from rich.text import Text
 
 from regard.errors import ShapeError
 from regard.plots.bounded import Reading, first_of_each, read, shown
+from regard.plots.palette import (
+    BAR,
+    colour_at,
+    in_cell,
+    ink_on,
+    is_terminal_dark,
+    largest_of,
+    legend,
+    place_of,
+    shade_at,
+    three_digits,
+)
+from regard.view.drawing import bar, percent
 
-# A cell of three characters is six half-blocks: each picture has one more of them than the picture before.
-CELLS = (" · ", " ▄ ", " █ ", "▄▄▄", "▄█▄", "█▄█", "███")
-# From far to near, for terminals that have colour: the shape says it already.
-COLOURS = ("grey42", "deep_sky_blue4", "dodger_blue2", "deep_sky_blue1", "turquoise2", "gold1", "yellow1")
-# Viridis, at every ninth: dark violet over green to yellow.
-RAMP = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725")
-
+CELL = 4  # columns of a cell: two digits, and one free on each side
 MOST_LINES = 40
 MOST_NAMED = 100  # queries with names, each of which has a line of its own
 LONGEST = 16  # columns of a name
@@ -41,9 +47,9 @@ def draw_matrix(
 ) -> Text:
     """The weights as text of at most `width` columns, or 20: a line for each query, and a legend.
 
-    Where cells of three characters do not fit, each key is one character, a shade or a colour, with its name above
-    from top to bottom. Up to 100 queries with names have a line each. Without names, with colour, a line holds two.
-    Longer inputs are pooled; the last line says so.
+    With colour each weight is a tinted cell with its percents, without it a shade. Where such cells do not fit, each
+    key is one character, a shade or a colour, with its name above from top to bottom. Up to 100 queries with names have
+    a line each. Without names, with colour, a line holds two. Longer inputs are pooled; the last line says so.
 
     Args:
         weights: What `weigh` gives, or a tensor `(..., n_queries, n_keys)`.
@@ -55,12 +61,13 @@ def draw_matrix(
         more: What to say where not every name has a place: how to see them all.
 
     Example:
-        >>> print(draw_matrix([[0.9, 0.1], [0.0, 0.6]], ["dog", "tail"], ["dog", "tail"]))
+        >>> print(draw_matrix([[0.9, 0.1], [0.0, 0.6]], ["dog", "tail"], ["dog", "tail"], colour=False))
               dog
                   tail
-         dog  ███  ▄
-        tail   ·  ▄█▄
-         ·  0.00   ▄  0.15   █  0.30  ▄▄▄ 0.45  ▄█▄ 0.60  █▄█ 0.75  ███ 0.90
+         dog ████░░░░
+        tail  ·  ▓▓▓▓
+        · 0%  ░ 11.2%  ▒ 31.8%  ▓ 58.5%  █ 90%
+        shades go up to the largest weight
         rows are queries, columns are keys
     """
     width = max(width, NARROWEST)
@@ -71,10 +78,10 @@ def draw_matrix(
     column_names = [_cut(each, longest) for each in full.columns or map(str, range(n_keys))]
     if full.is_whole and n_keys <= columns_that_fit(row_names, width):
         table = full.picture.tolist()
-        largest = _largest(table)
-        picture = half_blocks(table, row_names, column_names, largest)
-        legend = half_blocks_legend(largest, width)
-        return Text("\n").join([picture, legend, *_caption(full, width)])
+        largest = largest_of(full.picture.flatten().tolist())
+        picture = cells(table, row_names, column_names, largest, colour)
+        how = _how(colour, CELL)
+        return Text("\n").join([picture, scale(largest, width, colour), *_caption(full, width, how)])
     return _dense(weights, full.size, rows, columns, width, colour, more)
 
 
@@ -88,8 +95,6 @@ def _dense(
     more: str,
 ) -> Text:
     """One character a key, or a few; where each key has its own place, it has its name or number above."""
-    from regard.view.drawing import SHADES
-
     n_queries, n_keys = size
     has_own_line = rows is not None and n_queries <= MOST_NAMED
     halves = 2 if colour and not has_own_line else 1
@@ -106,7 +111,7 @@ def _dense(
     most = n_queries if has_own_line else MOST_LINES * halves
     reading = read(weights, rows, columns, most=(most, width - left))
     table = reading.picture.tolist()
-    largest = _largest(table)
+    largest = largest_of(reading.picture.flatten().tolist())
     if names and len(names) != len(table):
         names = [_cut(f"{names[place]} …", left // halves - 1) for place in first_of_each(len(names), len(table))]
     lines = header or ([_numbers(n_keys, left, each)] if reading.is_whole else [])
@@ -116,31 +121,23 @@ def _dense(
         for name in [*names[first : first + halves], ""][:halves] if names else []:
             line.append(_padded(name, left // halves - 1) + " ", style="bold")
         for column in range(len(table[first])):
-            drawn = [row[column] / largest for row in table[first : first + halves]]
-            if not all(map(math.isfinite, drawn)):
-                line.append("?" * each)
-            elif halves == 2:
-                upper, lower = [*map(_ramp, drawn), None][:2]
-                line.append("▀" * each, style=Style(color=upper, bgcolor=lower))
-            elif colour:
-                line.append("█" * each, style=Style(color=_ramp(drawn[0])))
+            drawn = [row[column] for row in table[first : first + halves]]
+            if halves == 1 or not all(map(math.isfinite, drawn)):
+                line.append(*_cell(min(drawn, key=math.isfinite), largest, each, colour))
             else:
-                line.append(SHADES[_shade(drawn[0], len(SHADES))] * each)
+                upper, lower = [*(_tint(place_of(weight, largest)) for weight in drawn), None][:2]
+                line.append("▀" * each, style=Style(color=upper, bgcolor=lower))
         if not colour:
             line.rstrip()
         lines.append(line)
-    entries = []
-    pictures = [("██", ramp) for ramp in RAMP[::3]] if colour else [(shade, "") for shade in SHADES[1:]]
-    for level, (picture, style) in enumerate(pictures):
-        weight = largest * ((level / (len(pictures) - 1 if colour else len(pictures))) ** 2)
-        entries.append(Text.assemble((picture, style), (f" {weight:.2f}", "dim")))
-    entries += [] if colour else [Text("and more")]
-    how = "the upper half of a line is its first query, the lower half its second" if halves == 2 else ""
+    how = _how(colour, each if halves == 1 else 1)
     if len(header) > 1:
-        how = "; ".join(part for part in ("names of keys are read downwards", how) if part)
+        how += "; names of keys are read downwards"
+    if halves == 2:
+        how += "; the upper half of a line is its first query, the lower half its second"
     is_named = reading.is_whole and (columns is None or bool(header))
     return Text("\n").join(
-        [*lines, _in_lines(entries, width), *_caption(reading, width, how, "" if is_named else more)]
+        [*lines, scale(largest, width, colour), *_caption(reading, width, how, "" if is_named else more)]
     )
 
 
@@ -188,16 +185,14 @@ def _numbers(count: int, left: int, each: int) -> Text:
 
 
 def draw_ranked(weights: Sequence[float], columns: Sequence[str], *, width: int = 80, most: int = 20) -> Text:
-    """One row of weights as text, heaviest first: name, weight, bar.
+    """One row of weights as text, heaviest first: name, percents, and a bar that is full for the largest.
 
     Example:
         >>> print(draw_ranked([0.25, 0.5, 0.25], ["the", "dog", "was"], width=24))
-        dog  0.500  ████████████
-        the  0.250  ██████
-        was  0.250  ██████
+        dog  50.0%  ████████████
+        the  25.0%  ██████
+        was  25.0%  ██████
     """
-    from regard.view.drawing import bar
-
     weights = [float(each) for each in weights]
     if len(weights) != len(columns):
         raise ShapeError(f"`columns` must have a name for each weight: got {len(columns)} for {len(weights)}.")
@@ -205,14 +200,16 @@ def draw_ranked(weights: Sequence[float], columns: Sequence[str], *, width: int 
     order = sorted(range(len(columns)), key=lambda place: (math.isnan(weights[place]), -weights[place]))[:most]
     names = {place: _cut(columns[place], min(LONGEST, width // 2 - 2)) for place in order}
     name_width = max(map(cell_len, names.values()), default=0)
-    largest = _largest([weights])
-    room = min(width - name_width - 9, 40)
+    said = {place: percent(weights[place]) if math.isfinite(weights[place]) else "?" for place in order}
+    said_width = max(map(len, said.values()), default=0)
+    largest = largest_of(weights)
+    room = min(width - name_width - said_width - 4, 40)
     lines = []
     for place in order:
         line = Text(_padded(names[place], name_width, left=True), style="bold")
-        line.append(f"  {weights[place]:.3f}  ", style="not bold")
+        line.append(f"  {said[place]:>{said_width}}  ", style="not bold")
         if math.isfinite(weights[place]):
-            line.append(bar(weights[place] / largest, room), style="not bold deep_sky_blue1")
+            line.append(bar(weights[place] / largest, room), style=f"not bold {BAR}")
         line.rstrip()
         lines.append(line)
     rest = len(columns) - len(order)
@@ -221,64 +218,90 @@ def draw_ranked(weights: Sequence[float], columns: Sequence[str], *, width: int 
     return Text("\n").join(lines)
 
 
-def cell(fraction: float) -> int:
-    """Which of the seven CELLS stands for a share of the largest weight."""
-    return round(min(max(fraction, 0.0), 1.0) * (len(CELLS) - 1))
-
-
 def columns_that_fit(row_names: Sequence[str], width: int) -> int:
-    """How many columns of `half_blocks` fit in `width`, at least one. A name may be wider than the last of them."""
-    return max((width - max(map(cell_len, row_names), default=0) - 5) // 4, 1)
+    """How many columns of `cells` fit in `width`, at least one. A name may be wider than the last of them."""
+    return max((width - max(map(cell_len, row_names), default=0) - 5) // CELL, 1)
 
 
-def half_blocks(
+def cells(
     matrix: Sequence[Sequence[float]],
     row_names: Sequence[str],
     column_names: Sequence[str],
     largest: float | None = None,
+    colour: bool = True,
 ) -> Text:
-    """An attention matrix, a row a line: the more of its six half-blocks a cell fills, the larger the weight.
+    """An attention matrix, a row a line: each cell is tinted and has its percents, or is a shade without colour.
 
     Column names stand above in two lines by turns, so that each has the width of two cells. `largest` is the weight
-    that fills a cell; that of the matrix, if not given.
+    at the top of the scale; that of the matrix, if not given.
 
     Example:
-        >>> print(half_blocks([[0.9, 0.1], [0.0, 0.6]], ["dog", "tail"], ["dog", "tail"]))
-              dog
-                  tail
-         dog  ███  ▄
-        tail   ·  ▄█▄
+        >>> cells([[0.9, 0.1], [0.0, 0.6]], ["dog", "tail"], ["dog", "tail"]).plain.splitlines()[2:]
+        [' dog  90  10 ', 'tail   ·  60 ']
     """
     width = max(map(cell_len, row_names), default=0)
-    largest = largest or _largest(matrix)
+    largest = largest or largest_of(weight for row in matrix for weight in row)
     lines = []
     for turn in (0, 1):
         header = " " * (width + 2)
         for column, name in enumerate(column_names):
             if column % 2 == turn:
-                header = _padded(header, width + 2 + 4 * column, left=True)
-                header += name if cell_len(name) <= 7 else set_cell_size(name, 7)
+                header = _padded(header, width + 2 + CELL * column, left=True)
+                header += name if cell_len(name) <= 2 * CELL - 1 else set_cell_size(name, 2 * CELL - 1)
         lines.append(Text(header, style="dim"))
     for name, row in zip(row_names, matrix, strict=True):
         line = Text(f"{_padded(name, width)} ", style="bold")
         for weight in row:
-            if math.isfinite(weight):
-                level = cell(weight / largest)
-                line.append(" " + CELLS[level], style=f"not bold {COLOURS[level]}")
-            else:
-                line.append("  ? ", style="not bold")
-        line.rstrip()
+            line.append(*_cell(weight, largest, CELL, colour))
+        if not colour:
+            line.rstrip()
         lines.append(line)
     return Text("\n").join(lines)
 
 
-def half_blocks_legend(largest: float, width: int = 80) -> Text:
-    """What each cell of `half_blocks` stands for, when `largest` is the largest weight of the matrix."""
-    entries = [
-        Text.assemble((picture, COLOURS[level]), (f" {level / (len(CELLS) - 1) * largest:.2f}", "dim"))
-        for level, picture in enumerate(CELLS)
-    ]
+def scale(largest: float, width: int = 80, colour: bool = True) -> Text:
+    """The legend of a matrix: five colours or shades, and the weight of each, up to the largest.
+
+    Example:
+        >>> print(scale(0.4, colour=False))
+        · 0%  ░ 5%  ▒ 14.1%  ▓ 26%  █ 40%
+    """
+    entries = []
+    for place, weight in legend(largest):
+        sign, style = (shade_at(place), Style.null()) if not colour else ("██", Style(color=_tint(place)))
+        entries.append(Text.assemble((sign, style), (f" {three_digits(weight)}", "dim")))
     return _in_lines(entries, width)
+
+
+def _cell(weight: float, largest: float, width: int, colour: bool) -> tuple[str, Style]:
+    """What stands for a weight in so many columns: its percents where there is room and colour, else its shade."""
+    text, plain = in_cell(weight).rjust(min(width, 3)).ljust(width), Style(bold=False)
+    if not math.isfinite(weight):
+        return text, plain
+    place = place_of(weight, largest)
+    if colour:
+        tint = _tint(place)
+        has_room = 3 <= width == len(text)
+        return (
+            (text, Style(color=ink_on(tint), bgcolor=tint, bold=False))
+            if has_room
+            else ("█" * width, Style(color=tint))
+        )
+    shade = shade_at(place)
+    if shade == "·":
+        shade = " " if weight <= 0 and width < CELL else shade  # as narrow as that, dots would hide a mask
+        return f"{shade:^{width}}", plain
+    return shade * width, plain
+
+
+def _how(colour: bool, width: int) -> str:
+    """How cells of that width are read."""
+    signs = "shades" if not colour else "colours" if width < 3 else "numbers are percents; colours"
+    return f"{signs} go up to the largest weight"
+
+
+def _tint(place: float) -> str:
+    return colour_at(place, is_terminal_dark())
 
 
 def _in_lines(entries: Sequence[Text], width: int) -> Text:
@@ -291,11 +314,6 @@ def _in_lines(entries: Sequence[Text], width: int) -> Text:
             lines[-1].append("  ")
         lines[-1].append_text(entry)
     return Text("\n").join(lines)
-
-
-def _largest(table: Sequence[Sequence[float]]) -> float:
-    """The largest weight that is finite; 1 where none is above 0."""
-    return max((weight for row in table for weight in row if math.isfinite(weight)), default=0.0) or 1.0
 
 
 def _cut(name: str, width: int) -> str:
@@ -324,12 +342,3 @@ def _caption(reading: Reading, width: int, how: str = "", more: str = "") -> lis
     if more:
         said.append(more)
     return [Text(line, style="dim") for part in said for line in textwrap.wrap(part, width)]
-
-
-def _ramp(fraction: float) -> Color:
-    """By the square root, so that small weights can be told apart beside large ones."""
-    return Color.parse(RAMP[round(math.sqrt(min(max(fraction, 0.0), 1.0)) * (len(RAMP) - 1))])
-
-
-def _shade(fraction: float, count: int) -> int:
-    return 0 if not fraction > 0 else min(1 + int(math.sqrt(fraction) * (count - 1)), count - 1)

@@ -2,47 +2,86 @@
 
 from __future__ import annotations
 
-from regard.cli.tour.character_pictures import CELLS, cell, columns_that_fit, half_blocks, half_blocks_legend, spark
+import pytest
+
+from regard.cli.tour.character_pictures import cells, columns_that_fit, scale, spark
+from regard.plots.palette import BAR, STOPS, colour_at, ink_on
 
 
-def test_the_more_a_cell_weighs_the_more_half_blocks_it_fills() -> None:
-    filled = [sum({"█": 2, "▄": 1, "▀": 1}.get(letter, 0) for letter in picture) for picture in CELLS]
-    assert filled == list(range(7))
-    assert [cell(level / 6) for level in range(7)] == list(range(7))
+def contrast(one: str, other: str) -> float:
+    """How well one colour is read on another, as WCAG has it."""
+    light = []
+    for colour in (one, other):
+        channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels]
+        light.append(0.05 + sum(part * each for part, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True)))
+    return max(light) / min(light)
+
+
+def test_the_scale_begins_near_white_and_each_stop_is_darker_than_the_one_before() -> None:
+    on_white = [contrast(stop, "#ffffff") for stop in STOPS]
+    assert on_white == sorted(on_white)
+    assert on_white[0] < 1.05
+    assert on_white[-1] > 15
+
+
+def test_numbers_can_be_read_on_every_colour_and_bars_on_white_and_black() -> None:
+    for step in range(101):
+        assert contrast(colour_at(step / 100), ink_on(colour_at(step / 100))) > 4.4
+    assert min(contrast(BAR, "#ffffff"), contrast(BAR, "#0d1117")) > 3
 
 
 def test_a_matrix_is_one_line_for_each_row_under_two_lines_of_names() -> None:
-    drawn = half_blocks([[1.0, 0.0, 0.5], [0.2, 0.3, 0.5]], ["a", "bb"], ["one", "three", "four"]).plain.splitlines()
+    matrix, names = [[1.0, 0.0, 0.5], [0.2, 0.3, 0.5]], ["one", "three", "four"]
+    drawn = cells(matrix, ["a", "bb"], names).plain.splitlines()
     assert len(drawn) == 4
     assert drawn[0].split() == ["one", "four"]
     assert drawn[1].split() == ["three"]
-    assert drawn[2] == " a  ███  ·  ▄▄▄"
+    assert drawn[2:] == [" a 100   ·  50 ", "bb  20  30  50 "]
+    assert cells(matrix, ["a", "bb"], names, colour=False).plain.splitlines()[2:] == [
+        " a ████ ·  ▓▓▓▓",
+        "bb ░░░░▒▒▒▒▓▓▓▓",
+    ]
+
+
+def test_cells_are_tinted_by_their_weight_with_numbers_that_can_be_read() -> None:
+    styles = [span.style for span in cells([[0.4, 0.1, 0.0]], ["a"], ["a", "b", "c"]).spans[-3:]]
+    tints = [style.bgcolor.name for style in styles]
+    assert tints == [STOPS[0], colour_at(0.25 ** (2 / 3), dark=True), STOPS[-1]]
+    assert [style.color.name for style in styles] == [ink_on(tint) for tint in tints]
+
+
+def test_a_light_terminal_has_the_scale_of_a_light_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORFGBG", "0;15")
+    assert cells([[0.4]], ["a"], ["a"]).spans[-1].style.bgcolor.name == STOPS[-1]
 
 
 def test_a_matrix_of_zeros_can_be_drawn() -> None:
-    assert half_blocks([[0.0]], ["a"], ["a"]).plain.splitlines()[-1].split() == ["a", "·"]
+    for colour in (True, False):
+        assert cells([[0.0]], ["a"], ["a"], colour=colour).plain.splitlines()[-1].split() == ["a", "·"]
 
 
 def test_the_legend_ends_with_the_largest_weight() -> None:
-    assert half_blocks_legend(0.31).plain.endswith("███ 0.31")
+    assert scale(0.31).plain.endswith("██ 31%")
+    assert scale(0.31, colour=False).plain.endswith("█ 31%")
 
 
 def test_the_legend_has_as_many_lines_as_it_needs() -> None:
-    legend = half_blocks_legend(0.6, width=37).plain.splitlines()
-    assert max(map(len, legend)) <= 37
-    assert len(legend) == 3
-    assert half_blocks_legend(0.6, width=77).plain.count("\n") == 0
+    legend = scale(0.6, width=30).plain.splitlines()
+    assert max(map(len, legend)) <= 30
+    assert len(legend) == 2
+    assert scale(0.6, width=77).plain.count("\n") == 0
 
 
 def test_parts_of_a_matrix_share_their_largest_weight() -> None:
-    assert half_blocks([[0.5]], ["a"], ["a"], largest=1.0).plain.splitlines()[-1].split() == ["a", "▄▄▄"]
+    assert cells([[0.5]], ["a"], ["a"], largest=1.0, colour=False).plain.splitlines()[-1].split() == ["a", "▓▓▓▓"]
 
 
 def test_what_fits_is_no_wider_than_the_page() -> None:
     names = ["When", "wagged", "tail"] * 5
     for width in (37, 40, 57, 77):
         room = columns_that_fit(names, width)
-        drawn = half_blocks([[1.0] * room] * len(names), names, ["wagged"] * room).plain
+        drawn = cells([[1.0] * room] * len(names), names, ["wagged"] * room).plain
         assert max(map(len, drawn.splitlines())) <= width
     assert columns_that_fit(names, 5) == 1
 

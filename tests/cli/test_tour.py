@@ -50,13 +50,19 @@ def test_a_narrow_terminal_shows_the_same_words_and_figures(plain: str, columns:
     result = CliRunner().invoke(app, ["tour", "--plain", "--no-page"], env={"COLUMNS": str(columns)})
     assert [line for line in result.stdout.splitlines() if len(line) > columns] == []
     # Bars and lines shrink.
-    drawn = re.compile(r"[█▏▎▍▌▋▊▉▄▁▂▃▅▆▇·─\\]+")
+    drawn = re.compile(r"[█▓▒░▏▎▍▌▋▊▉▄▁▂▃▅▆▇·─\\]+")
     missing = set(drawn.sub(" ", plain).split()) - set(drawn.sub(" ", result.stdout).split())
     assert missing == set()
 
 
 def test_a_wide_terminal_is_not_filled(plain: str) -> None:
     assert CliRunner().invoke(app, ["tour", "--plain", "--no-page"], env={"COLUMNS": "200"}).stdout == plain
+
+
+def test_a_matrix_is_shades_without_colour_and_percents_with_it(plain: str) -> None:
+    coloured = CliRunner().invoke(app, ["tour", "--no-page"], env={"FORCE_COLOR": "1", "COLUMNS": "80"}).stdout
+    assert re.search("wagged .*████", plain)
+    assert re.search("wagged .* 73 ", re.sub(r"\x1b\[[0-9;]*m", "", coloured))
 
 
 def test_plain_has_no_escape_codes(plain: str) -> None:

@@ -76,7 +76,7 @@ def test_a_long_sentence_has_a_line_for_each_word_and_its_name_above_its_column(
     for place in (0, 37, 59):
         column = 4 + each * place + each // 2
         assert "".join(line[column] for line in picture[:3]) == words[place]
-        assert picture[3 + place][column] == "█"
+        assert picture[3 + place][column] == ("0" if colour and each == 3 else "█")  # of 100
     assert max(map(cell_len, picture)) <= width
     assert max(map(cell_len, picture)) > width // 2
 
@@ -108,8 +108,8 @@ def test_where_names_have_no_place_it_says_how_to_see_them():
 
 def test_an_average_of_heads_is_drawn_as_one_matrix_is():
     both = lines(draw_matrix(torch.eye(3).expand(2, 3, 3)))
-    assert both[:6] == lines(draw_matrix(torch.eye(3)))[:6]
-    assert both[6] == f"{AXES}; averaged over 2"
+    assert both[:7] == lines(draw_matrix(torch.eye(3)))[:7]
+    assert both[7] == f"{AXES}; averaged over 2"
 
 
 def test_with_colour_a_line_holds_two_queries():
@@ -124,12 +124,12 @@ def test_without_a_terminal_no_escape_is_written():
     page = io.StringIO()
     Console(file=page, width=80).print(draw_matrix(torch.eye(3), ["a", "b", "c"], ["a", "b", "c"]))
     assert "\x1b" not in page.getvalue()
-    assert "███" in page.getvalue()
+    assert "a 100   ·   ·" in page.getvalue()
 
 
 def test_columns_line_up_under_wide_letters():
-    picture = lines(draw_matrix(torch.eye(3), ["犬", "dog", "🐶"], ["犬", "dog", "🐶"]))
-    assert [cell_len(line[: line.index("███")]) for line in picture[2:5]] == [5, 9, 13]
+    picture = lines(draw_matrix(torch.eye(3), ["犬", "dog", "🐶"], ["犬", "dog", "🐶"], colour=False))
+    assert [cell_len(line[: line.index("████")]) for line in picture[2:5]] == [4, 8, 12]
     assert cell_len(picture[0][: picture[0].index("犬")]) == 5
 
 
@@ -149,14 +149,14 @@ def test_the_signs_that_join_letters_stay():
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")], ids=str)
 def test_what_is_no_finite_number_is_a_question_mark_and_the_rest_is_drawn(bad, colour):
     few = str(draw_matrix([[bad, 0.5], [0.25, 0.0]], colour=colour))
-    assert few.splitlines()[2] == "0   ?  ███"
+    assert few.splitlines()[2].rstrip() == ("0   ?  50" if colour else "0   ? ████")
     assert "? is no finite number" in few
     many = torch.eye(40)
     many[4, 7] = bad
     picture = lines(draw_matrix(many, colour=colour))
     assert sum("?" in line for line in picture) == 2  # its line, and what it means
     assert "? is no finite number" in picture
-    assert lines(draw_ranked([float("nan"), 0.5], ["a", "b"]))[0].split()[:2] == ["b", "0.500"]
+    assert lines(draw_ranked([float("nan"), 0.5], ["a", "b"]))[0].split()[:2] == ["b", "50.0%"]
 
 
 def test_weights_below_zero_are_said_to_be_drawn_as_zero():
@@ -173,7 +173,21 @@ def test_zeros_can_be_drawn():
 
 def test_a_ranked_row_is_in_order_and_equal_weights_keep_theirs():
     picture = lines(draw_ranked([0.2, 0.6, 0.2], ["a", "b", "c"]))
-    assert [line.split()[:2] for line in picture] == [["b", "0.600"], ["a", "0.200"], ["c", "0.200"]]
+    assert [line.split()[:2] for line in picture] == [["b", "60.0%"], ["a", "20.0%"], ["c", "20.0%"]]
+
+
+def test_the_bar_of_the_largest_is_full_and_the_others_are_shares_of_it():
+    picture = lines(draw_ranked([0.02, 0.08, 0.04], ["a", "b", "c"], width=29))
+    assert [line.count("█") for line in picture] == [20, 10, 5]
+    assert max(map(len, picture)) == 29
+
+
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("size", [3, 60])
+def test_the_legend_ends_at_the_largest_weight_and_the_picture_says_so(size, colour):
+    picture = str(draw_matrix(0.26 * torch.eye(size), colour=colour))
+    assert "█ 26%" in picture
+    assert "go up to the largest weight" in picture
 
 
 def test_a_ranked_row_says_how_many_it_leaves_out():

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from regard.cli.console import print_json
+from regard.cli.console import has_colour, print_json
 from regard.cli.saving import extension_of, save_text, saving
 
 EXAMPLES = """\
@@ -54,10 +54,11 @@ def tour(
     else:
         console = Console(highlight=False, emoji=False, color_system=None if plain else "auto")
         console.width = width = min(max(console.width, NARROWEST), WIDTH)
+        colour = has_colour(console)
         console.print(welcome(width))
         for place, stop in enumerate(STOPS, start=1):
             numbers.append(measured(stop))
-            console.print(show(place, stop, numbers[-1], width))
+            console.print(show(place, stop, numbers[-1], width, colour))
         console.print(farewell(width))
     if output is None and not (no_page or as_json):
         output = PAGE

@@ -8,7 +8,8 @@ from regard import Database
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import GPAS, SALARIES
 from regard.plots import Picture
-from regard.view.drawing import bar
+from regard.plots.palette import BAR
+from regard.view.drawing import bar, percent
 
 
 def measure() -> Numbers:
@@ -30,8 +31,8 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     lines: list[Text | str] = [Text(" GPA   salary  weight", style="dim")]
     largest = max(numbers["weights"])
     for key, value, weight in zip(numbers["keys"], numbers["values"], numbers["weights"], strict=True):
-        line = Text(f" {key:.1f}  {value:>7,}   {weight:.3f}  ")
-        lines.append(line.append(bar(weight / largest, min(width - 23, 40)), "gold1"))
+        line = Text(f" {key:.1f}  {value:>7,}  {percent(weight):>6}  ")
+        lines.append(line.append(bar(weight / largest, min(width - 23, 40)), BAR))
     answer = f"{numbers['query']} → {numbers['value']:,.0f} ± {numbers['std']:,.0f}"
     lines.append(Text.assemble("\n", (answer, "bold"), (f"\n{numbers['similarity']}", "dim")))
     return lines

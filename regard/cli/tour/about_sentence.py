@@ -5,12 +5,13 @@ from __future__ import annotations
 from rich.text import Text
 
 from regard import weigh
-from regard.cli.tour.character_pictures import columns_that_fit, half_blocks, half_blocks_legend
+from regard.cli.tour.character_pictures import cells, columns_that_fit, scale
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, sentence_vectors, words
 from regard.cli.wording import told_apart
 from regard.plots import Picture
-from regard.view.drawing import bar
+from regard.plots.palette import BAR
+from regard.view.drawing import bar, percent
 
 QUERY, RANKED = "happy", 6
 
@@ -34,7 +35,7 @@ def measure() -> Numbers:
     }
 
 
-def picture(numbers: Numbers, width: int) -> list[Text | str]:
+def picture(numbers: Numbers, width: int, colour: bool = True) -> list[Text | str]:
     largest = max(max(row) for row in numbers["matrix"])
     words = numbers["words"]
     lines: list[Text | str] = []
@@ -42,14 +43,14 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     room = columns_that_fit(words, width)
     for start in range(0, len(words), room):
         part = [row[start : start + room] for row in numbers["matrix"]]
-        lines += [half_blocks(part, words, words[start : start + room], largest), ""]
+        lines += [cells(part, words, words[start : start + room], largest, colour), ""]
     lines += [
-        half_blocks_legend(largest, width),
+        scale(largest, width, colour),
         Text.assemble("\nThe row of ", (numbers["query"], "bold"), ", heaviest first:"),
     ]
     for entry in numbers["ranked"]:
-        line = Text(f"{entry['word']:>8} {entry['weight']:.3f} ")
-        lines.append(line.append(bar(entry["weight"] / numbers["ranked"][0]["weight"], min(width - 15, 40)), "gold1"))
+        line = Text(f"{entry['word']:>8} {percent(entry['weight']):>6} ")
+        lines.append(line.append(bar(entry["weight"] / numbers["ranked"][0]["weight"], min(width - 16, 40)), BAR))
     return lines
 
 
@@ -69,5 +70,6 @@ STOP = Stop(
     code="view = weigh(x, x, x)",
     measure=measure,
     picture=picture,
+    has_matrix=True,
     maps=maps,
 )

@@ -11,7 +11,7 @@ from rich.text import Text
 from torch import Tensor
 
 from regard import nn
-from regard.cli.tour.character_pictures import columns_that_fit, half_blocks, half_blocks_legend
+from regard.cli.tour.character_pictures import cells, columns_that_fit, scale
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import one_thread, seeded
 from regard.cli.wording import told_apart
@@ -104,14 +104,14 @@ def train(model: nn.Seq2SeqTransformer, source: Tensor, target: Tensor) -> None:
     model.eval()
 
 
-def picture(numbers: Numbers, width: int) -> list[Text | str]:
+def picture(numbers: Numbers, width: int, colour: bool = True) -> list[Text | str]:
     largest = max(max(row) for row in numbers["matrix"])
     lines: list[Text | str] = []
     room = columns_that_fit(numbers["written"], width)
     for start in range(0, len(numbers["source"]), room):
         part = [row[start : start + room] for row in numbers["matrix"]]
-        lines += [half_blocks(part, numbers["written"], numbers["source"][start : start + room], largest), ""]
-    return [*lines, half_blocks_legend(largest, width), "", *wrap(_told(numbers), width)]
+        lines += [cells(part, numbers["written"], numbers["source"][start : start + room], largest, colour), ""]
+    return [*lines, scale(largest, width, colour), "", *wrap(_told(numbers), width)]
 
 
 def _told(numbers: Numbers) -> str:
@@ -141,5 +141,6 @@ STOP = Stop(
     ),
     measure=measure,
     picture=picture,
+    has_matrix=True,
     maps=maps,
 )

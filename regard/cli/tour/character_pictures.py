@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.plots.terminal import CELLS, cell, columns_that_fit, half_blocks, half_blocks_legend
+from regard.plots.terminal import cells, columns_that_fit, scale
 
-__all__ = ["CELLS", "cell", "columns_that_fit", "half_blocks", "half_blocks_legend", "spark"]
+__all__ = ["cells", "columns_that_fit", "scale", "spark"]
 
 LEVELS = "▁▂▃▄▅▆▇█"
 

@@ -25,7 +25,8 @@ class Stop:
     """One stop: `measure` computes its numbers with regard's public functions, `picture` draws them and nothing else.
 
     `text` may name numbers in braces, as in a format string; `code` is a line of `measure` itself; `picture` is told
-    how many columns it may take; `maps` are the weights that the page shows, which shows the picture if there are none.
+    how many columns it may take and, if it `has_matrix`, whether there is colour; `maps` are the weights that the page
+    shows, which shows the picture if there are none.
     """
 
     name: str
@@ -33,8 +34,9 @@ class Stop:
     text: str
     code: str
     measure: Callable[[], Numbers]
-    picture: Callable[[Numbers, int], Sequence[Text | str]]
+    picture: Callable[..., Sequence[Text | str]]
     maps: Callable[[Numbers], Sequence[Picture]] = lambda _: ()
+    has_matrix: bool = False
 
 
 def measured(stop: Stop) -> Numbers:
@@ -56,14 +58,15 @@ def welcome(width: int) -> Text:
     )
 
 
-def show(number: int, stop: Stop, numbers: Numbers, width: int) -> Text:
-    """A stop as it stands in the terminal, at most `width` columns wide."""
+def show(number: int, stop: Stop, numbers: Numbers, width: int, colour: bool = True) -> Text:
+    """A stop as it stands in the terminal, at most `width` columns wide, with colour or without."""
     head = f"{number}  {stop.title} "
     text = Text.assemble((f"\n{head}", "bold cyan"), ("─" * (width - len(head)), "dim"), "\n")
     if "skipped" in numbers:
         return text.append(_wrapped(f"Skipped. {numbers['skipped']}", width), "dim")
     text.append(_wrapped(stop.text.format_map(numbers), width) + "\n\n")
-    for line in stop.picture(numbers, width - len(INDENT)):
+    told = {"colour": colour} if stop.has_matrix else {}
+    for line in stop.picture(numbers, width - len(INDENT), **told):
         text.append_text(_indented(line)).append("\n")
     for line in stop.code.splitlines():
         text.append(f"\n{INDENT}>>> ", "dim").append(line, "green")
