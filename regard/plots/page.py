@@ -1,4 +1,4 @@
-"""Weights as one HTML file, which works offline: hover for exact values, click a word for its row."""
+"""Weights as one HTML file, which works offline: hover for three digits, click a word for its row."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from typing import Any
 
 from regard.errors import OptionError
 from regard.plots.bounded import read, unless_finite
+from regard.plots.palette import BAR, GREY, POWER, STOPS, colour_at, ink_on, largest_of
 
 TEMPLATE = Path(__file__).with_name("page.html")
+LEVELS = 32  # colours that the scale is drawn in
 MOST = (200, 200)  # cells of one picture: a browser shows as many without delay
 
 
@@ -81,12 +83,35 @@ def page(pictures: Picture | Sequence[Picture], title: str = "Attention weights"
 def _template() -> tuple[str, str]:
     """What stands before and after the data. The browser runs the page's own script and style and no other."""
     text = TEMPLATE.read_text(encoding="utf-8")
+    for name, put in _scale().items():
+        text = text.replace("{{" + name + "}}", put)
     for name in ("style", "script"):
         (own,) = re.findall(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
         text = text.replace("{{" + name + "}}", f"'sha256-{digest}'")
     before, after = text.split("{{data}}")
     return before, after
+
+
+def _scale() -> dict[str, str]:
+    """What the template has of the palette: a class for each level of the scale, light and dark."""
+    light, dark = (
+        " ".join(
+            f"td.w{level} {{ background: {colour}; color: {ink_on(colour)}; }}"
+            for level in range(LEVELS + 1)
+            for colour in [colour_at(level / LEVELS, is_dark)]
+        )
+        for is_dark in (False, True)
+    )
+    return {
+        "levels": f"{light}\n  @media (prefers-color-scheme: dark) {{ {dark} }}",
+        "light": ", ".join(STOPS),
+        "dark": ", ".join(STOPS[::-1]),
+        "bar": BAR,
+        "grey": GREY,
+        "count": str(LEVELS),
+        "power": repr(POWER),
+    }
 
 
 def _described(picture: Picture) -> dict[str, Any]:
@@ -104,6 +129,7 @@ def _described(picture: Picture) -> dict[str, Any]:
         "rows": reading.rows or [str(place) for place in range(height)],
         "columns": reading.columns or [str(place) for place in range(width)],
         "weights": weights,
+        "largest": largest_of(each for row in weights for each in row if each is not None),
         "selected": picture.selected,
     }
 

@@ -14,6 +14,7 @@ import torch
 
 from regard.errors import OptionError
 from regard.plots import Picture, page
+from regard.plots.palette import STOPS
 
 AXES = "rows are queries, columns are keys"
 WORDS = ["<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "dog & “cat”", "<!--"]
@@ -129,9 +130,17 @@ def test_a_browser_shows_words_as_text(opened):
     assert AXES in opened.locator("main").inner_text()
 
 
-def test_pointing_at_a_cell_gives_its_exact_weight(opened):
-    opened.locator("td[data-row='1'][data-column='2']").hover()
-    assert opened.locator(".value").inner_text() == f"{WORDS[1]} → {WORDS[2]}: {float(f'{float(WEIGHTS[1, 2]):.9g}')}"
+def test_pointing_at_a_cell_gives_its_percents_to_three_digits(browser, tmp_path):
+    (tmp_path / "page.html").write_text(page(Picture([[0.0923456, 0.5], [1.0, 1e-6]])), encoding="utf-8")
+    tab = browser.new_page()
+    tab.goto((tmp_path / "page.html").as_uri())
+    said = []
+    for row, column in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        tab.locator(f"td[data-row='{row}'][data-column='{column}']").hover()
+        said.append(tab.locator(".value").inner_text())
+    assert said == ["0 → 0: 9.23%", "0 → 1: 50%", "1 → 0: 100%", "1 → 1: 0.0001%"]
+    assert tab.locator("td[data-row='0'][data-column='0']").get_attribute("aria-label") == "0 to 0: 9.23%"
+    tab.close()
 
 
 def test_clicking_a_word_ranks_its_row(opened):
@@ -139,33 +148,59 @@ def test_clicking_a_word_ranks_its_row(opened):
     opened.locator("tbody th").nth(0).click()
     ranked = opened.locator(".ranked tr td:first-child").all_inner_texts()
     assert ranked == [WORDS[3], WORDS[2], WORDS[1], WORDS[0]]
-    assert opened.locator(".ranked tr td:nth-child(2)").all_inner_texts() == ["0.4000", "0.3000", "0.2000", "0.1000"]
+    assert opened.locator(".ranked tr td:nth-child(2)").all_inner_texts() == ["40.0%", "30.0%", "20.0%", "10.0%"]
     opened.locator("thead th").nth(1).click()  # the same words stand above
     assert WORDS[1] in opened.locator("aside h2").inner_text()
 
 
-def test_the_legend_has_its_weights_where_their_colours_are(opened):
-    ramp = opened.locator(".ramp").bounding_box()
-    ticks = opened.locator(".tick")
-    assert ticks.all_inner_texts() == ["0", "0.01", "0.05", "0.1", "0.25", "0.5", "1"]
-    boxes = [each.bounding_box() for each in ticks.all()]
-    for text, box in zip(ticks.all_inner_texts(), boxes, strict=True):
+def test_the_bar_of_the_largest_has_the_full_width_and_the_others_are_shares_of_it(opened):
+    opened.locator("tbody th").nth(0).click()
+    widths = [each.bounding_box()["width"] for each in opened.locator(".bar").all()]
+    assert widths == pytest.approx([160.0, 120.0, 80.0, 40.0], abs=1)  # of 10rem
+
+
+def test_the_legend_ends_at_the_largest_weight_and_has_its_weights_where_their_colours_are(browser, tmp_path):
+    (tmp_path / "page.html").write_text(page(Picture(0.26 * WEIGHTS)), encoding="utf-8")
+    tab = browser.new_page()
+    tab.goto((tmp_path / "page.html").as_uri())
+    assert "weight, up to the largest" in tab.locator(".legend").inner_text()
+    ramp = tab.locator(".ramp").bounding_box()
+    texts = tab.locator(".tick").all_inner_texts()
+    assert texts == ["0%", "3.25%", "9.19%", "16.9%", "26%"]
+    boxes = [each.bounding_box() for each in tab.locator(".tick").all()]
+    for text, box in zip(texts, boxes, strict=True):
         middle = (box["x"] + box["width"] / 2 - ramp["x"]) / ramp["width"]
-        assert middle == pytest.approx(float(text) ** 0.5, abs=0.01)  # as the map goes by the square root
+        assert middle == pytest.approx((float(text[:-1]) / 26) ** (2 / 3), abs=0.01)
     assert all(one["x"] + one["width"] <= other["x"] for one, other in pairwise(boxes))
+    tab.close()
+
+
+def test_cells_have_the_colours_of_figures_in_light_and_in_dark(opened):
+    def colours(row: int, column: int) -> tuple[str, str]:
+        style = f"getComputedStyle(document.querySelector(\"td[data-row='{row}'][data-column='{column}']\"))"
+        found: list[str] = opened.evaluate(f"[{style}.backgroundColor, {style}.color]")
+        return found[0], found[1]
+
+    ends = [tuple(int(stop[at : at + 2], 16) for at in (1, 3, 5)) for stop in (STOPS[0], STOPS[-1])]
+    near_white, deep = (f"rgb{end}" for end in ends)
+    black, white = "rgb(0, 0, 0)", "rgb(255, 255, 255)"
+    opened.emulate_media(color_scheme="light")
+    assert (colours(3, 0), colours(3, 2)) == ((near_white, black), (deep, white))
+    opened.emulate_media(color_scheme="dark")
+    assert (colours(3, 0), colours(3, 2)) == ((deep, white), (near_white, black))
 
 
 def test_everything_can_be_reached_by_keyboard(opened):
     for key in ("Tab", "ArrowRight", "ArrowRight", "ArrowDown"):
         opened.keyboard.press(key)
-    assert opened.locator(".value").inner_text().startswith(f"{WORDS[1]} → {WORDS[1]}: 0.1")
+    assert opened.locator(".value").inner_text().startswith(f"{WORDS[1]} → {WORDS[1]}: 10%")
     opened.keyboard.press("Enter")
     assert WORDS[1] in opened.locator("aside h2").inner_text()
     assert opened.locator(".ranked tr").first.inner_text().startswith(WORDS[0])
     for _ in range(9):  # no further than the edge
         opened.keyboard.press("ArrowDown")
         opened.keyboard.press("ArrowRight")
-    assert opened.locator(".value").inner_text() == f"{WORDS[3]} → {WORDS[3]}: 0"
+    assert opened.locator(".value").inner_text() == f"{WORDS[3]} → {WORDS[3]}: 0%"
 
 
 def test_the_page_is_light_or_dark_as_the_reader_prefers(opened):
