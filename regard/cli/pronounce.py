@@ -15,6 +15,7 @@ from regard.cli.saving import extension_of, save_figure, save_json, save_text, s
 from regard.cli.standard_input import standard_text
 from regard.cli.wording import listed, told_apart
 from regard.errors import CheckpointError, OptionError
+from regard.plots.bounded import shown
 
 if TYPE_CHECKING:
     from regard.text import Pronouncer, Pronunciation
@@ -55,7 +56,7 @@ def pronounce(
         _print(said)
     else:
         with saving(output) as file:
-            _save(said, file)
+            _save(said, "regard's pronouncer" if model is None else model.name, file)
 
 
 def _standard_words() -> list[str]:
@@ -109,7 +110,7 @@ def _read(said: Pronunciation) -> str:
     """How confident the model is, and what it read if that is not what was written."""
     read = "" if said.letters == said.word.lower() else f"read as {said.letters}; "
     # Trained with label smoothing of 0.1, a model learns to give what is right a probability of about 0.9.
-    return f"{read}probability {said.certainty:.2f} per sound; with label smoothing, 0.9 is confident"
+    return f"{read}probability {said.certainty:.0%} per sound; with label smoothing, 90% is confident"
 
 
 def _beyond(said: Pronunciation) -> str:
@@ -129,7 +130,7 @@ def _note(said: Pronunciation) -> str:
     return "; ".join(part for part in (_read(said), _beyond(said)) if part)
 
 
-def _save(said: Sequence[Pronunciation], output: Path) -> None:
+def _save(said: Sequence[Pronunciation], by: str, output: Path) -> None:
     from regard.plots import Picture, alignment, page
 
     kind = extension_of(output, FORMATS)
@@ -139,7 +140,7 @@ def _save(said: Sequence[Pronunciation], output: Path) -> None:
             f"A picture must be of a word that the model says: it says nothing for {', '.join(map(repr, silent))}. "
             f"Leave it out, or save as .json."
         )
-    titles = [f"{each.word}: {each}" for each in said]
+    titles = [f"“{shown(each.word)}”: {each}, by {by}" for each in said]
     if kind == "html":
         pictures = [
             Picture(each.alignment, each.phonemes, list(each.letters), title, _note(each))

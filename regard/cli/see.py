@@ -41,6 +41,8 @@ EXAMPLES = """\
   not to one word always, nor by position. Hidden keys count for nothing.
 """
 
+MODEL = "MiniLM"
+LONGEST_TITLE = 120  # letters of a text that a title quotes
 FORMATS = ("png", "svg", "pdf", "html", "json", "npz")
 
 
@@ -119,7 +121,7 @@ def _print(seen: Seen) -> None:
         picture = draw_matrix(seen.weights, seen.words, seen.words, width=out.width, colour=colour, more=more)
         out.print(picture, soft_wrap=True)
     hidden = f"{seen.hidden_note}. Show all with --specials" if seen.hidden else seen.hidden_note
-    for line in (seen.source, hidden):
+    for line in (f"{MODEL}, {seen.source}", hidden):
         out.print(line, style="dim", markup=False, width=width)
     if seen.unknown:
         out.print(seen.unknown_note, markup=False, width=width)
@@ -128,7 +130,7 @@ def _print(seen: Seen) -> None:
 def _save(seen: Seen, look: Look, sentence: str, output: Path) -> None:
     from regard.plots import Picture, matrix, page, ranked
 
-    names = seen.names
+    names, quoted, source = seen.names, f"“{shown(sentence, LONGEST_TITLE)}”", f"{MODEL}, {seen.source}"
     kind = extension_of(output, FORMATS)
     first = seen.places[0] if seen.places else None
     if kind == "json":
@@ -136,15 +138,16 @@ def _save(seen: Seen, look: Look, sentence: str, output: Path) -> None:
     elif kind == "npz":
         _save_arrays(seen, look, output)
     elif kind == "html":
-        picture = Picture(seen.weights, names, names, seen.source, "; ".join(seen.notes), first)
-        save_text(page(picture, sentence), output)
+        picture = Picture(seen.weights, names, names, source, "; ".join(seen.notes), first)
+        save_text(page(picture, quoted), output)
     elif first is not None:
-        notes = [seen.source, *seen.of_first().notes]
+        notes = seen.of_first().notes
+        title = f"what “{shown(names[first])}” looks at in {quoted}: {source}"
         if len(seen.places) > 1:
             notes.append(f"the first of {len(seen.places)}: --query {names[seen.places[1]]} shows the next")
-        save_figure(ranked(seen.row(first), names, names[first], note="; ".join(notes)), output)
+        save_figure(ranked(seen.row(first), names, names[first], title=title, note="; ".join(notes)), output)
     else:
-        save_figure(matrix(seen.weights, names, title=seen.source, note="; ".join(seen.notes)), output)
+        save_figure(matrix(seen.weights, names, title=f"{quoted}: {source}", note="; ".join(seen.notes)), output)
 
 
 def _described(seen: Seen, sentence: str) -> dict[str, Any]:

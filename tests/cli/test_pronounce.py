@@ -58,7 +58,7 @@ def test_how_sure_the_model_is_and_what_it_read_is_said(model: str) -> None:
     (said,) = Pronouncer.load(model).say("Café")
     assert said.certainty == pytest.approx(said.probability ** (1 / (len(said.phonemes) + 1)))
     assert (
-        f"read as cafe; probability {said.certainty:.2f} per sound; with label smoothing, 0.9 is confident\n"
+        f"read as cafe; probability {said.certainty:.0%} per sound; with label smoothing, 90% is confident\n"
         in pronounce("Café", "--model", model).stdout
     )
     assert "read as" not in pronounce("Cafe", "--model", model).stdout

@@ -58,7 +58,7 @@ def test_the_matrix_has_a_line_for_each_word_in_80_columns() -> None:
     assert max(map(len, lines)) <= 80
     assert [line.split()[0] for line in lines[2:16]] == WORDS
     assert "rows are queries, columns are keys" in lines
-    assert "average of 6 layers, average of 12 heads" in lines
+    assert "MiniLM, average of 6 layers, average of 12 heads" in lines
     assert "\x1b" not in result.stdout
 
 
@@ -246,6 +246,18 @@ def test_pictures_say_what_is_hidden_and_what_the_axes_are(tmp_path: Path, monke
         assert "55%" in text
 
 
+def test_titles_name_the_sentence_and_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "svg.fonttype", "none")
+    for query, start in (((), ""), (("-q", "happy"), "what “happy” looks at in ")):
+        said = plain(re.sub("<[^>]*>", " ", saved(tmp_path / "a.svg", *query).decode()))
+        assert f"{start}“{SENTENCE}”: MiniLM, average of 6 layers, average of 12 heads" in said
+    assert f"<title>“{SENTENCE}”</title>" in saved(tmp_path / "a.html").decode()
+    see("dog " * 200, "-o", str(tmp_path / "a.html"))
+    title = re.search("<title>(.*)</title>", (tmp_path / "a.html").read_text(encoding="utf-8"))
+    assert title is not None
+    assert len(title[1]) == 122
+
+
 def test_the_same_picture_is_the_same_file(tmp_path: Path) -> None:
     for name in ("a.png", "a.pdf", "a.svg"):
         assert saved(tmp_path / name) == saved(tmp_path / name)
@@ -286,7 +298,7 @@ def test_without_punctuation_the_note_reads_as_a_sentence() -> None:
 
 
 def test_layers_and_heads_counted_from_the_end_are_named_from_0() -> None:
-    assert "layer 5, head 10" in see(SENTENCE, "--layer", "-1", "--head", "-2").stdout.splitlines()
+    assert "MiniLM, layer 5, head 10" in see(SENTENCE, "--layer", "-1", "--head", "-2").stdout.splitlines()
 
 
 def test_json_has_the_ranked_row_of_a_query(tmp_path: Path) -> None:

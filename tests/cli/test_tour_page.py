@@ -152,6 +152,6 @@ def test_a_browser_shows_every_picture_and_fetches_nothing(browser: Any, here: P
     assert sections.nth(2).locator("table").count() == 0
     assert "Proportional()" in sections.nth(2).locator("pre").inner_text()
     sections.nth(0).locator("td[data-column='1']").hover()
-    assert sections.nth(0).locator(".value").inner_text() == "John Doe → John Doe: psychology: 1"
+    assert sections.nth(0).locator(".value").inner_text() == "John Doe → John Doe: psychology: 100%"
     assert (complaints, requests) == ([], [file.as_uri()])
     tab.close()
