@@ -1,4 +1,8 @@
-"""Draws docs/terminal.svg, the picture of docs/tables.md, from what the command prints: `python docs/pictures.py`."""
+"""Draws the pictures of the command in docs/, from what it prints and saves: `python docs/pictures.py`.
+
+`terminal.svg` is a window of its own; the others are without a background, once for a light page and once, as
+`…-dark.svg`, for a dark one. `python -m benchmarks --figures` draws those of the benchmarks.
+"""
 
 import io
 import os
@@ -7,38 +11,35 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.style
 from rich.console import Console
 from rich.text import Text
 
+from regard.cli import app
+
 HERE = Path(__file__).parent
 ASK = ["ask", "examples/graduates.csv", "--key", "gpa", "--value", "salary", "--index", "student", "3.5"]
+SENTENCE = "When he saw his owner, the dog was happy, so he wagged his tail"
+FIGURES = {"see": ["see", SENTENCE], "pronounce": ["pronounce", "attention"]}
+NO_BOX = {f"{part}.facecolor": "none" for part in ("figure", "axes", "savefig")}
 
 
 def run(*arguments: str) -> str:
     """What `regard` prints."""
     command = [sys.executable, "-m", "regard", *arguments]
-    colour = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": "80"}
+    colour = {**os.environ, "FORCE_COLOR": "1", "COLORTERM": "truecolor", "COLUMNS": "80", "COLORFGBG": "15;0"}
     return subprocess.run(
         command, cwd=HERE.parent, env=colour, check=True, capture_output=True, text=True
     ).stdout.rstrip()
 
 
-def stop(tour: str, number: int) -> str:
-    """One stop of the tour, without its lines of code."""
-    lines = tour.splitlines()
-    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
-    first, last = (
-        next(i for i, line in enumerate(plain) if line.startswith(start)) for start in (f"{number}  ", "   The row of")
-    )
-    return "\n".join(lines[first:last]).rstrip()
-
-
-def main() -> None:
-    """Write the picture."""
+def draw_terminal() -> None:
+    """A table that is asked, and a sentence that is looked at."""
     console = Console(record=True, width=80, file=io.StringIO(), color_system="truecolor")
-    for prompt, output in ((" ".join(ASK), run(*ASK)), ("tour", stop(run("tour", "--no-page"), 6))):
+    for arguments in (ASK, FIGURES["see"]):
+        prompt = " ".join(f'"{each}"' if " " in each else each for each in arguments)
         console.print(Text("$ ", "bold green") + Text(f"regard {prompt}", "bold"))
-        console.print(Text.from_ansi(output))
+        console.print(Text.from_ansi(run(*arguments)))
         console.print()
     svg = console.export_svg(title="regard")
     # The template would fetch a font from elsewhere; any monospaced one will do.
@@ -49,5 +50,17 @@ def main() -> None:
     (HERE / "terminal.svg").write_text(svg, encoding="utf-8")
 
 
+def draw_figures() -> None:
+    """What `-o file.svg` saves, under matplotlib's style for light pages and for dark ones."""
+    for name, arguments in FIGURES.items():
+        for file, style in ((f"{name}.svg", {}), (f"{name}-dark.svg", "dark_background")):
+            path = HERE / file
+            with matplotlib.style.context([style, NO_BOX]):
+                app([*arguments, "-o", str(path)], standalone_mode=False)
+            lines = path.read_text("utf-8").splitlines()  # matplotlib leaves blanks at the ends of lines
+            path.write_text("\n".join(line.rstrip() for line in lines) + "\n", "utf-8")
+
+
 if __name__ == "__main__":
-    main()
+    draw_terminal()
+    draw_figures()
