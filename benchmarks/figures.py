@@ -1,6 +1,7 @@
 """The figures in docs/, drawn from `benchmarks/results/`: the same bytes from the same results.
 
-Backgrounds are transparent and text is a grey that reads on white and on black, so that both of GitHub's modes work.
+Backgrounds are transparent and text is a grey that reads on white and on black, so that both of GitHub's modes work;
+the map of weights is drawn once for each.
 Colours are Okabe and Ito's, which colour-blind people can tell apart; shapes and labels say the same again.
 """
 
@@ -19,10 +20,11 @@ from benchmarks import results
 from benchmarks.contests import OURS
 from benchmarks.report import NAME
 from regard import weigh
+from regard.plots.palette import STOPS
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
-from matplotlib.colors import PowerNorm
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
 FOLDER = Path(__file__).parent.parent / "docs"
 GREY = "#6e7781"
@@ -38,6 +40,7 @@ STYLE = {
     "legend.frameon": False,
 }
 PEER_NAMES = {"compiled": "torch.compile", "gathered": "gathering rows"}
+ROOT = 0.35  # of the weights of a long sequence, for their colours
 SEEN = 16_384  # tokens of the sequence whose weights are shown
 
 
@@ -50,7 +53,7 @@ def draw_all() -> list[Path]:
             drawn.append(save(draw_speed(rows), "speed"))
         if "memory" in rows.get("growth", {}):
             drawn.append(save(draw_memory(rows["growth"]), "memory"))
-        drawn.append(save(draw_view(SEEN), "view"))
+        drawn += [save(draw_view(SEEN, dark), name) for name, dark in (("view", False), ("view-dark", True))]
     return drawn
 
 
@@ -110,15 +113,16 @@ def draw_speed(rows: Mapping[str, Mapping[str, Any]]) -> Any:
 
 def draw_memory(growth: Mapping[str, Any]) -> Any:
     """Bytes of forward + backward against n, one head; dashed where a formula was computed, not run."""
-    lines = {
-        ("additive", "eager"): ("additive, the formula", VERMILLION, "s"),
-        ("gated", "eager"): ("gated, the formula", ORANGE, "D"),
-        ("additive", OURS): ("additive, regard", BLUE, "o"),
-        ("gated", OURS): ("gated, regard", SKY, "^"),
-        ("dot", "SDPA"): ("plain softmax, SDPA", GREEN, "v"),
+    right, above = {"xytext": (8, 0), "va": "center"}, {"xytext": (0, 8), "ha": "center"}
+    lines: dict[tuple[str, str], tuple[str, str, str, dict[str, Any]]] = {
+        ("additive", "eager"): ("additive, the formula", VERMILLION, "s", right),
+        ("gated", "eager"): ("gated, the formula", ORANGE, "D", right),
+        ("additive", OURS): ("additive, regard", BLUE, "o", above),  # the line of gated goes on to its right
+        ("gated", OURS): ("gated, regard", SKY, "^", right),
+        ("dot", "SDPA"): ("plain softmax, SDPA", GREEN, "v", right),
     }
     figure, axes = plt.subplots(figsize=(8.2, 4.4))
-    for (row, call), (label, colour, marker) in lines.items():
+    for (row, call), (label, colour, marker, where) in lines.items():
         points = [point for point in growth["memory"] if (point["row"], point["call"]) == (row, call)]
         run = [point for point in points if not point["computed"]]
         computed = run[-1:] + [point for point in points if point["computed"]]
@@ -126,7 +130,8 @@ def draw_memory(growth: Mapping[str, Any]) -> Any:
             sides, sizes = [point["side"] for point in part], [point["bytes"] / 2**20 for point in part]
             face = colour if line == "-" else "none"
             axes.plot(sides, sizes, line, color=colour, marker=marker, markersize=5, markerfacecolor=face)
-        axes.plot([], [], "-", color=colour, marker=marker, label=label)
+        end = (points[-1]["side"], points[-1]["bytes"] / 2**20)
+        axes.annotate(label, end, color=colour, fontsize=9, textcoords="offset points", **where)
     total = growth["machine bytes"] / 2**20
     axes.axhline(total, color=GREY, linewidth=1, linestyle=":")
     axes.annotate(f"all of this machine's memory, {total / 1024:.0f} GiB", (1024, total), xytext=(0, 4), fontsize=9,
@@ -139,7 +144,6 @@ def draw_memory(growth: Mapping[str, Any]) -> Any:
     axes.set_yticks(ticks, ["1 MiB", "10 MiB", "100 MiB", "1 GiB", "10 GiB", "100 GiB", "1 TiB"])
     axes.minorticks_off()
     axes.set_xlabel("n queries and n keys, one head, forward + backward (dashed: computed, it does not fit)")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
     return figure
 
 
@@ -160,7 +164,7 @@ def make_sequence(n_tokens: int) -> tuple[Tensor, Tensor]:
     return queries * sharp * math.sqrt(queries.shape[-1]), torch.cat([subjects, near, common, noise[1]], -1)
 
 
-def draw_view(n_tokens: int) -> Any:
+def draw_view(n_tokens: int, dark: bool = False) -> Any:
     """A map of the weights of a long sequence, the entropy of each query and what each key receives."""
     queries, keys = make_sequence(n_tokens)
     with torch.no_grad():
@@ -168,11 +172,21 @@ def draw_view(n_tokens: int) -> Any:
     figure, parts = plt.subplots(
         2, 2, figsize=(7.4, 7.0), width_ratios=(5, 1.3), height_ratios=(5, 1.1), layout="constrained"
     )
-    (picture, entropies), (received, empty) = parts
-    empty.set_axis_off()
-    ends = (0, n_tokens, n_tokens, 0)
-    # A root, because weights span orders of magnitude.
-    picture.imshow(seen.map.numpy(), cmap="cividis", norm=PowerNorm(0.35), extent=ends, interpolation="nearest")
+    (picture, entropies), (received, legend) = parts
+    ends, largest = (0, n_tokens, n_tokens, 0), float(seen.map.max())
+    # A root lower than that of the palette, because weights span orders of magnitude.
+    colours = LinearSegmentedColormap.from_list("regard", STOPS[::-1] if dark else STOPS)
+    norm = PowerNorm(ROOT, 0.0, largest)
+    image = picture.imshow(seen.map.numpy(), cmap=colours, norm=norm, extent=ends, interpolation="nearest")
+    legend.set_axis_off()
+    bar = figure.colorbar(image, cax=legend.inset_axes((0.0, 0.6, 1.0, 0.2)), orientation="horizontal")
+    places = [0.0, 0.5 ** (1 / ROOT) * largest, largest]
+    bar.set_ticks(places, labels=[f"{each:.3g}" for each in places])
+    bar.ax.tick_params(labelsize=8)
+    bar.minorticks_off()
+    bar.outline.set_visible(False)
+    side = n_tokens // len(seen.map)
+    bar.set_label(f"sum of {side} × {side} weights,\nup to the largest", fontsize=8)
     picture.set_ylabel("query")
     picture.set_title(f"{n_tokens:,} × {n_tokens:,} weights, pooled to 256 × 256", fontsize=11)
     strips = seen.entropy.unflatten(0, (256, -1))

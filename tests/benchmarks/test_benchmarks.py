@@ -212,6 +212,26 @@ def test_figures_are_the_same_bytes_each_time(tmp_path: Path):
 
 
 @needs_matplotlib
+def test_each_line_of_memory_has_its_name_at_its_end():
+    from benchmarks import figures
+
+    points = [
+        {"row": name, "call": call, "side": 1024 << turn, "bytes": (place + 1) << (30 + turn), "computed": False}
+        for place, (name, call, _) in enumerate(growth.WEIGHED)
+        for turn in range(place + 1)
+    ]
+    axes = figures.draw_memory({"memory": points, "machine bytes": 1 << 34}).axes[0]
+    drawn = {
+        line.get_color(): (line.get_xdata()[-1], line.get_ydata()[-1])
+        for line in axes.lines
+        if line.get_marker() != "None"
+    }
+    named = {each.get_color(): each.xy for each in axes.texts if each.get_color() in drawn}
+    assert len(named) == 5
+    assert named == drawn
+
+
+@needs_matplotlib
 def test_the_page_has_the_times_of_the_results():
     from benchmarks import results, tables
 
