@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.database.layout import cell_width, fitted, padded, wrapped
 from regard.printable import on_one_line
-from regard.view.drawing import bar, percent
+from regard.view.drawing import BAR_COLOUR, bar, percent
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -197,7 +197,7 @@ class _ForConsole:
             yield Text(self.report.warning, style="yellow")
         for place, (line, picture) in enumerate(_table(self.report, options.max_width)):
             text = Text(line, style="" if place else "dim", overflow="fold")
-            text.append(picture, style="cyan")
+            text.append(picture, style=BAR_COLOUR)
             text.rstrip()
             yield text
         for note in self.report.notes:
@@ -217,7 +217,7 @@ def as_html(report: Report) -> str:
             cells = "".join(f"<td>{escape(cell)}</td>" for cell in line)
             if report.bars:
                 length = 100 * min(max(report.bars[place], 0.0), 1.0)
-                style = f"width:{length:.1f}%;height:.8em;background:#4c8bf5"
+                style = f"width:{length:.1f}%;height:.8em;background:{BAR_COLOUR}"
                 cells += f'<td style="width:10em"><div style="{style}"></div></td>'
             out.append(f"<tr>{cells}</tr>")
         out.append("</tbody></table>")

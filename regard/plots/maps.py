@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import ShapeError
 from regard.plots.bounded import AXES, Reading, as_tensor, every_picture, pooling_notes, read, shown, unless_finite
 from regard.plots.canvas import MOST_LABELS, add_legend, label, new_figure, paint, scale, write_around, write_numbers
-from regard.plots.palette import BAR, largest_of
-from regard.view.drawing import percent
+from regard.plots.palette import largest_of
+from regard.view.drawing import BAR_COLOUR, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -201,7 +201,7 @@ def ranked(
     said = [percent(each) if bool(row[place].isfinite()) else "?" for place, each in zip(order, found, strict=True)]
     figure = new_figure(6.4, 0.28 * len(order) + 1.6)
     axes = figure.subplots()
-    bars = axes.barh(range(len(order)), found, color=BAR)
+    bars = axes.barh(range(len(order)), found, color=BAR_COLOUR)
     axes.bar_label(bars, said, padding=3, fontsize=8)
     axes.set_yticks(range(len(order)), [shown(columns[place]) for place in order], parse_math=False)
     axes.invert_yaxis()

@@ -16,7 +16,8 @@ from typing import Any
 
 from regard.errors import OptionError
 from regard.plots.bounded import read, unless_finite
-from regard.plots.palette import BAR, GREY, POWER, STOPS, colour_at, ink_on, largest_of
+from regard.plots.palette import GREY, POWER, STOPS, colour_at, ink_on, largest_of
+from regard.view.drawing import BAR_COLOUR
 
 TEMPLATE = Path(__file__).with_name("page.html")
 LEVELS = 32  # colours that the scale is drawn in
@@ -107,7 +108,7 @@ def _scale() -> dict[str, str]:
         "levels": f"{light}\n  @media (prefers-color-scheme: dark) {{ {dark} }}",
         "light": ", ".join(STOPS),
         "dark": ", ".join(STOPS[::-1]),
-        "bar": BAR,
+        "bar": BAR_COLOUR,
         "grey": GREY,
         "count": str(LEVELS),
         "power": repr(POWER),

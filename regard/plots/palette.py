@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 # From near white to deep blue, each stop darker than the one before: readable for the colour-blind, and in grey.
 STOPS = ("#fdfdf4", "#e6f4cf", "#bfe5b9", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#1f3a8a", "#0b1740")
-BAR = "#1d91c0"  # of bars and lines: reads on white and on black
 GREY = "#9a9a9a"  # of cells that are no finite number
 FIVE = (0.0, 0.25, 0.5, 0.75, 1.0)  # where a legend has its entries
 SHADES = "·░▒▓█"  # of those five, where there is no colour

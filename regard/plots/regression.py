@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import OptionError
 from regard.plots.bounded import AXES, read
 from regard.plots.canvas import add_legend, label, new_figure, paint, scale, write_around
-from regard.plots.palette import BAR
+from regard.view.drawing import BAR_COLOUR
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,7 +74,9 @@ def curve(
     keys, targets = [pair[1] for pair in known], [pair[2] for pair in known]
     above.plot(keys, targets, "o", color="0.45", markersize=4, label="pairs (k, v)")
     heights = [float(answer.value) if answer.found else math.nan for answer in answers]
-    above.plot(asked, heights, color=BAR, linewidth=2, label="Σ α(q, k)·v", marker="." if len(asked) == 1 else "")
+    above.plot(
+        asked, heights, color=BAR_COLOUR, linewidth=2, label="Σ α(q, k)·v", marker="." if len(asked) == 1 else ""
+    )
     above.set_xlabel(f"{key} (of a query, or a key)", parse_math=False)
     above.set_ylabel(value, parse_math=False)
     above.legend(frameon=False)

@@ -13,7 +13,6 @@ from rich.text import Text
 from regard.errors import ShapeError
 from regard.plots.bounded import Reading, first_of_each, read, shown
 from regard.plots.palette import (
-    BAR,
     colour_at,
     in_cell,
     ink_on,
@@ -24,7 +23,7 @@ from regard.plots.palette import (
     shade_at,
     three_digits,
 )
-from regard.view.drawing import bar, percent
+from regard.view.drawing import BAR_COLOUR, bar, percent
 
 CELL = 4  # columns of a cell: two digits, and one free on each side
 MOST_LINES = 40
@@ -209,7 +208,7 @@ def draw_ranked(weights: Sequence[float], columns: Sequence[str], *, width: int 
         line = Text(_padded(names[place], name_width, left=True), style="bold")
         line.append(f"  {said[place]:>{said_width}}  ", style="not bold")
         if math.isfinite(weights[place]):
-            line.append(bar(weights[place] / largest, room), style=f"not bold {BAR}")
+            line.append(bar(weights[place] / largest, room), style=f"not bold {BAR_COLOUR}")
         line.rstrip()
         lines.append(line)
     rest = len(columns) - len(order)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from regard.view.weights_view import WeightsView
 
 SHADES = " ·░▒▓█"
+BAR_COLOUR = "#1d91c0"  # the colour of bars: reads on white and on black
 
 # A repr must not keep a debugger waiting.
 MOST_PAIRS = 1 << 22

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from regard.cli.tour.character_pictures import cells, columns_that_fit, scale, spark
-from regard.plots.palette import BAR, STOPS, colour_at, ink_on
+from regard.plots.palette import STOPS, colour_at, ink_on
+from regard.view.drawing import BAR_COLOUR
 
 
 def contrast(one: str, other: str) -> float:
@@ -28,7 +29,7 @@ def test_the_scale_begins_near_white_and_each_stop_is_darker_than_the_one_before
 def test_numbers_can_be_read_on_every_colour_and_bars_on_white_and_black() -> None:
     for step in range(101):
         assert contrast(colour_at(step / 100), ink_on(colour_at(step / 100))) > 4.4
-    assert min(contrast(BAR, "#ffffff"), contrast(BAR, "#0d1117")) > 3
+    assert min(contrast(BAR_COLOUR, "#ffffff"), contrast(BAR_COLOUR, "#0d1117")) > 3
 
 
 def test_a_matrix_is_one_line_for_each_row_under_two_lines_of_names() -> None:

@@ -8,8 +8,7 @@ from regard import Database, OneHot
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import MAJORS
 from regard.plots import Picture
-from regard.plots.palette import BAR
-from regard.view.drawing import bar
+from regard.view.drawing import BAR_COLOUR, bar
 
 
 def measure() -> Numbers:
@@ -31,7 +30,9 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     lines: list[Text | str] = []
     for key, value, weight in zip(numbers["keys"], numbers["values"], numbers["weights"], strict=True):
         style = "bold" if weight else "dim"
-        lines.append(Text.assemble((f"{key:<11}{weight:.0f} ", style), (f"{bar(weight, 8):<10}", BAR), (value, style)))
+        lines.append(
+            Text.assemble((f"{key:<11}{weight:.0f} ", style), (f"{bar(weight, 8):<10}", BAR_COLOUR), (value, style))
+        )
     lines.append(Text.assemble("\n", (f"{numbers['query']} → {numbers['answer']}", "bold")))
     return lines
 

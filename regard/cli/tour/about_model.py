@@ -11,9 +11,8 @@ from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, seeded
 from regard.cli.wording import told_apart
 from regard.plots import Picture
-from regard.plots.palette import BAR
 from regard.text import SentenceEncoder
-from regard.view.drawing import bar, percent
+from regard.view.drawing import BAR_COLOUR, bar, percent
 
 QUERY, RANKED = "happy", 6
 HIDDEN = "[CLS], [SEP] and punctuation"  # what `choose` leaves out
@@ -43,7 +42,9 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     lines: list[Text | str] = [Text.assemble("The row of ", (numbers["query"], "bold"), ", heaviest first:")]
     for entry in numbers["ranked"]:
         line = Text(f"{entry['word']:>8} {percent(entry['weight']):>6} ")
-        lines.append(line.append(bar(entry["weight"] / numbers["ranked"][0]["weight"], min(width - 16, 40)), BAR))
+        lines.append(
+            line.append(bar(entry["weight"] / numbers["ranked"][0]["weight"], min(width - 16, 40)), BAR_COLOUR)
+        )
     told = (
         f"{HIDDEN} take {numbers['hidden_share']:.0%} of its weight; they are left out, and the rest is scaled up to 1."
     )

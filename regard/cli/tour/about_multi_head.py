@@ -14,7 +14,7 @@ from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded, sentence_vectors, words
 from regard.cli.wording import told_apart
 from regard.plots import Picture
-from regard.plots.palette import BAR
+from regard.view.drawing import BAR_COLOUR
 
 QUERY = "happy"
 SCOPES: dict[str, Mask | None] = {
@@ -63,7 +63,7 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     for place, head in enumerate(numbers["heads"], start=1):
         name = Text.assemble((f"{place}  ", "bold"), f"{head['scope']:<21}")
         # In a narrow terminal the row stands in a line of its own.
-        row = Text(spark(head["weights"], largest), BAR)
+        row = Text(spark(head["weights"], largest), BAR_COLOUR)
         lines += [name + row] if width >= 60 else [name, Text("   ") + row]
     shape = " × ".join(str(size) for size in numbers["W_Q"][1:])
     difference = numbers["largest_difference_from_formula"]

@@ -10,8 +10,7 @@ from rich.text import Text
 from regard import Conic, Epanechnikov, OneHot, Proportional, Uniform, weigh
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import GPAS, SALARIES
-from regard.plots.palette import BAR
-from regard.view.drawing import bar
+from regard.view.drawing import BAR_COLOUR, bar
 
 QUERY, RADIUS = 3.5, 0.55
 COLUMN, BETWEEN = 18, 1
@@ -55,7 +54,7 @@ def _side_by_side(keys: Sequence[float], rules: Sequence[Numbers]) -> list[Text 
         line = Text(f"{key:.1f}   ")
         for rule in rules:
             weight = rule["weights"][position]
-            line.append(f"{weight:.2f} ", "" if weight else "dim").append(f"{bar(weight, 12):<13}", BAR)
+            line.append(f"{weight:.2f} ", "" if weight else "dim").append(f"{bar(weight, 12):<13}", BAR_COLOUR)
         line.rstrip()
         lines.append(line)
     lines.append(Text("Σ α   " + "".join(f"{rule['sum']:<{COLUMN}.2f}" for rule in rules).rstrip(), style="bold"))

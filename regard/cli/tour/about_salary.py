@@ -8,8 +8,7 @@ from regard import Database
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import GPAS, SALARIES
 from regard.plots import Picture
-from regard.plots.palette import BAR
-from regard.view.drawing import bar, percent
+from regard.view.drawing import BAR_COLOUR, bar, percent
 
 
 def measure() -> Numbers:
@@ -32,7 +31,7 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     largest = max(numbers["weights"])
     for key, value, weight in zip(numbers["keys"], numbers["values"], numbers["weights"], strict=True):
         line = Text(f" {key:.1f}  {value:>7,}  {percent(weight):>6}  ")
-        lines.append(line.append(bar(weight / largest, min(width - 23, 40)), BAR))
+        lines.append(line.append(bar(weight / largest, min(width - 23, 40)), BAR_COLOUR))
     answer = f"{numbers['query']} → {numbers['value']:,.0f} ± {numbers['std']:,.0f}"
     lines.append(Text.assemble("\n", (answer, "bold"), (f"\n{numbers['similarity']}", "dim")))
     return lines

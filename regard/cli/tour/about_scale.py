@@ -10,7 +10,7 @@ from regard import Bias, Dot, ScaledDot, attend
 from regard.cli.tour.character_pictures import spark
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded
-from regard.plots.palette import BAR
+from regard.view.drawing import BAR_COLOUR
 
 DIMS, N_KEYS, N_QUERIES = (4, 64, 1024), 12, 99
 
@@ -59,7 +59,7 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     for row in numbers["rows"]:
         formula = "qᵀk" if row["score"] == "Dot" else "qᵀk / √d"
         line = Text(f"{row['dim']:>4}  {formula:<10}")
-        line.append(f"{spark(row['weights'], largest=1.0):<23}" if wide else spark(row["weights"], 1.0), BAR)
+        line.append(f"{spark(row['weights'], largest=1.0):<23}" if wide else spark(row["weights"], 1.0), BAR_COLOUR)
         figures = Text(f"{row['largest']:9.4f}  ").append(f"{row['gradient_norm']:>10.1e}", "bold")
         # In a narrow terminal they stand in a line of their own.
         lines += [line + figures] if wide else [line, Text(" " * 14) + figures]

@@ -9,7 +9,7 @@ from regard import Additive, Dot, Gated, Multiplicative, Raw, ScaledDot, Selecte
 from regard.cli.tour.character_pictures import spark
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded
-from regard.plots.palette import BAR
+from regard.view.drawing import BAR_COLOUR
 
 DIM, N_KEYS, SELECTED = 4, 6, [0, 2, 5]
 
@@ -46,7 +46,7 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
         values = Text()
         for value in score["scores"]:
             values.append("     –" if value is None else f"{value:6.2f}", "dim" if value is None else "")
-        α = Text(spark(score["weights"], largest), BAR)
+        α = Text(spark(score["weights"], largest), BAR_COLOUR)
         # In a narrow terminal the scores stand in a line of their own.
         lines += [name + values + Text("  ") + α] if wide else [Text("\n") + name, values, Text("  α   ") + α]
     return lines

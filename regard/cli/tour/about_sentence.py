@@ -10,8 +10,7 @@ from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, sentence_vectors, words
 from regard.cli.wording import told_apart
 from regard.plots import Picture
-from regard.plots.palette import BAR
-from regard.view.drawing import bar, percent
+from regard.view.drawing import BAR_COLOUR, bar, percent
 
 QUERY, RANKED = "happy", 6
 
@@ -50,7 +49,9 @@ def picture(numbers: Numbers, width: int, colour: bool = True) -> list[Text | st
     ]
     for entry in numbers["ranked"]:
         line = Text(f"{entry['word']:>8} {percent(entry['weight']):>6} ")
-        lines.append(line.append(bar(entry["weight"] / numbers["ranked"][0]["weight"], min(width - 16, 40)), BAR))
+        lines.append(
+            line.append(bar(entry["weight"] / numbers["ranked"][0]["weight"], min(width - 16, 40)), BAR_COLOUR)
+        )
     return lines
 
 

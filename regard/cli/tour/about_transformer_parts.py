@@ -14,7 +14,7 @@ from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded, sentence_vectors, words
 from regard.cli.wording import told_apart
 from regard.plots import Picture
-from regard.plots.palette import BAR
+from regard.view.drawing import BAR_COLOUR
 
 WRITTEN = ["the", "dog", "was", "happy"]  # what a decoder might have written so far
 HEADS, COLUMN = 4, 17
@@ -91,7 +91,9 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     largest = max(max(row) for row in numbers["read"])
     lines += ["", Text(f"{'written so far':<{COLUMN}}self  cross", style="dim")]
     for word, itself, read in zip(numbers["written"], numbers["itself"], numbers["read"], strict=True):
-        row = Text.assemble(f"{word:<{COLUMN}}", (spark(itself, 1.0), BAR), "  ", (spark(read, largest), BAR))
+        row = Text.assemble(
+            f"{word:<{COLUMN}}", (spark(itself, 1.0), BAR_COLOUR), "  ", (spark(read, largest), BAR_COLOUR)
+        )
         lines.append(row)
     return lines
 

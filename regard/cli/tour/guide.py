@@ -117,5 +117,7 @@ def _in_one_line(text: str) -> str:
 def _indented(line: Text | str, indent: str = INDENT) -> Text:
     rows = (line if isinstance(line, Text) else Text(line)).split("\n", allow_blank=True)
     for row in rows:
-        row.rstrip()
+        ends = [span.style for span in row.spans if span.end == len(row)]
+        if not any(getattr(style, "bgcolor", None) for style in ends):  # the blanks of a tinted cell stay
+            row.rstrip()
     return Text("\n").join(Text(indent) + row if row else row for row in rows)
