@@ -1,4 +1,4 @@
-"""Draws the pictures of the command in docs/, from what it prints and saves: `python docs/pictures.py`.
+"""Draws the pictures of the command, from what it prints and saves, and of the scale: `python docs/pictures.py`.
 
 `terminal.svg` is a window of its own; the others are without a background, once for a light page and once, as
 `…-dark.svg`, for a dark one. `python -m benchmarks --figures` draws those of the benchmarks.
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from regard.cli import app
+from regard.plots.palette import STOPS
 
 HERE = Path(__file__).parent
 ASK = ["ask", "examples/graduates.csv", "--key", "gpa", "--value", "salary", "--index", "student", "3.5"]
@@ -61,6 +62,15 @@ def draw_figures() -> None:
             path.write_text("\n".join(line.rstrip() for line in lines) + "\n", "utf-8")
 
 
+def draw_scale() -> None:
+    """The stops of the scale, from the weight 0 to the largest."""
+    boxes = [f'<rect x="{72 * place}" width="72" height="28" fill="{stop}"/>' for place, stop in enumerate(STOPS)]
+    size = f'viewBox="0 0 {72 * len(STOPS)} 28" width="{72 * len(STOPS)}" height="28"'
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n{chr(10).join(boxes)}\n</svg>\n'
+    (HERE / "scale.svg").write_text(svg, encoding="utf-8")
+
+
 if __name__ == "__main__":
+    draw_scale()
     draw_terminal()
     draw_figures()
