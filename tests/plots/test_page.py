@@ -140,6 +140,8 @@ def test_pointing_at_a_cell_gives_its_percents_to_three_digits(browser, tmp_path
         said.append(tab.locator(".value").inner_text())
     assert said == ["0 → 0: 9.23%", "0 → 1: 50%", "1 → 0: 100%", "1 → 1: 0.0001%"]
     assert tab.locator("td[data-row='0'][data-column='0']").get_attribute("aria-label") == "0 to 0: 9.23%"
+    tab.locator("tbody th").nth(1).click()
+    assert tab.locator(".ranked tr td:nth-child(2)").all_inner_texts() == ["100.0%", "<0.01%"]
     tab.close()
 
 
