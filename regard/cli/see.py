@@ -142,7 +142,7 @@ def _save(seen: Seen, look: Look, sentence: str, output: Path) -> None:
         save_text(page(picture, quoted), output)
     elif first is not None:
         notes = seen.of_first().notes
-        title = f"what “{shown(names[first])}” looks at in {quoted}: {source}"
+        title = f"what “{shown(names[first])}” attends to in {quoted}: {source}"
         if len(seen.places) > 1:
             notes.append(f"the first of {len(seen.places)}: --query {names[seen.places[1]]} shows the next")
         save_figure(ranked(seen.row(first), names, names[first], title=title, note="; ".join(notes)), output)

@@ -248,7 +248,7 @@ def test_pictures_say_what_is_hidden_and_what_the_axes_are(tmp_path: Path, monke
 
 def test_titles_name_the_sentence_and_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "svg.fonttype", "none")
-    for query, start in (((), ""), (("-q", "happy"), "what “happy” looks at in ")):
+    for query, start in (((), ""), (("-q", "happy"), "what “happy” attends to in ")):
         said = plain(re.sub("<[^>]*>", " ", saved(tmp_path / "a.svg", *query).decode()))
         assert f"{start}“{SENTENCE}”: MiniLM, average of 6 layers, average of 12 heads" in said
     assert f"<title>“{SENTENCE}”</title>" in saved(tmp_path / "a.html").decode()
