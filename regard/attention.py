@@ -129,8 +129,8 @@ def plan(
         >>> print(plan(q, k, k, score=Additive(8, 8, 16)))
         512 queries × 512 keys, float32 on cpu: Additive under Softmax
           engine: tiled, because any score, rule and mask over tiles; memory ...; about ...; needs ...
-          reference: could run it and would need 36.0 MiB and about ...
-          sdpa cannot: Additive is not a dot product of projected queries and keys
+          reference: supported, would need 36.0 MiB and about ...
+          sdpa: not supported: Additive is not a dot product of projected queries and keys
     """
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout)
     return explain(problem, engine)
