@@ -13,6 +13,7 @@ from regard.engines import ENGINES, Engine
 from regard.engines.costs import work_of
 from regard.engines.kernels.dispatch import is_worthwhile, why_plain, why_unsupported
 from regard.engines.kernels.support import RULES
+from regard.engines.torch_internals import sdpa_backends
 from regard.engines.work import Work
 from regard.errors import EngineRefusal, OptionError
 from regard.problem import AttentionProblem
@@ -78,7 +79,7 @@ def _signature(problem: AttentionProblem) -> Hashable | None:
     if problem.mask is not None or type(rule) not in RULES or type(form) not in (DotForm, ChannelForm):
         return None
     kind = (type(form), getattr(form, "function", None), *map(type, form.steps))
-    state = (problem.needs_gradient, problem.dropout > 0, torch.get_num_threads())
+    state = (problem.needs_gradient, problem.dropout > 0, torch.get_num_threads(), *sdpa_backends())
     learned = (type(rule), len(rule.learned()), getattr(rule, "sink", None) is None)
     tensors = [(each.shape, each.dtype, each.device, each.requires_grad) for each in (*form.tensors(), problem.values)]
     return kind, state, learned, *tensors

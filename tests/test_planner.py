@@ -98,6 +98,15 @@ def test_a_call_of_the_same_kind_and_shape_is_planned_once(options, monkeypatch)
     assert len(asked) == 4
 
 
+def test_a_plan_does_not_outlive_the_kernels_that_pytorch_may_use():
+    inputs = rows(64), rows(64), rows(64, 3)
+    problem = make_problem(*inputs, score=regard.ScaledDot(), weights=regard.Softmax())
+    assert planner.choose(problem).name == "sdpa"
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        again = make_problem(*inputs, score=regard.ScaledDot(), weights=regard.Softmax())
+        assert planner.choose(again).name == plan(*inputs).engine != "sdpa"
+
+
 def test_what_a_user_wrote_and_a_mask_are_planned_every_time(monkeypatch):
     asked = []
     plans = planner._quickest

@@ -96,3 +96,9 @@ def rest_openmp() -> None:
     pause = getattr(_library(), "omp_pause_resource_all", None)
     if pause is not None:
         pause(1)  # omp_pause_soft
+
+
+def sdpa_backends() -> tuple[bool, ...]:
+    """Which kernels of PyTorch's attention are allowed: `torch.nn.attention.sdpa_kernel` changes it, on a CPU too."""
+    allowed = torch.backends.cuda
+    return allowed.flash_sdp_enabled(), allowed.mem_efficient_sdp_enabled(), allowed.cudnn_sdp_enabled()

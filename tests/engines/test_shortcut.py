@@ -67,6 +67,19 @@ def test_what_is_taken_is_what_sdpa_computes_bit_for_bit(name):
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
 
 
+@pytest.mark.parametrize("mask", [None, Causal()])
+@pytest.mark.parametrize("number", [torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_numbers_that_are_not_finite_come_out_as_the_definition_has_them(place, number, mask):
+    for entries in ((Ellipsis, 1, slice(None)), (Ellipsis, 1, 0)):
+        tensors = [each.clone() for each in three(M)]
+        tensors[place][entries] = number
+        for given in (tensors, [each[0, 0] for each in tensors]):
+            assert plainly(given, mask=mask) is None
+            expected = attend(*given, mask=mask, engine="reference")
+            torch.testing.assert_close(attend(*given, mask=mask), expected, equal_nan=True)
+
+
 class Mine(ScaledDot):
     pass
 

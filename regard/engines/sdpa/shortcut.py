@@ -64,19 +64,18 @@ def pool_plainly(
         folded = _in_4d(queries, shape), _in_4d(keys, key_shape), _in_4d(values, key_shape)
     if torch_internals.backend_of(*folded, is_causal=is_causal, scale=scale) == MATH:
         return None
+    if not is_finite(queries, keys, values):
+        return None
     if training:
-        if not is_finite(queries, keys, values):
-            return None
         frame = Frame(Grid(tuple(shape[:-2]), shape[-2], n_keys, queries.device), scale, score, weights, mask)
         call = Call(*folded, None, None, is_causal, scale, dim)
         output = pool_fused(frame, call, queries, keys, values)
-        # As in `sdpa`: under a mask, a score that overflowed must not spread.
-        return None if is_causal and not is_finite(output) else output
-    output = scaled_dot_product_attention(*folded, is_causal=is_causal, scale=scale)
-    if n_axes != 4:
-        output = output.view(shape) if n_axes < 4 else output.unflatten(0, shape[:-3])
-    # What NaN or infinity among the inputs does is done to the output, too, unless a weight of 0 holds it back.
-    return output if is_finite(output) else None
+    else:
+        output = scaled_dot_product_attention(*folded, is_causal=is_causal, scale=scale)
+        if n_axes != 4:
+            output = output.view(shape) if n_axes < 4 else output.unflatten(0, shape[:-3])
+    # As in `sdpa`: under a mask, a score that overflowed must not spread.
+    return None if is_causal and not is_finite(output) else output
 
 
 def _in_4d(tensor: Tensor, shape: torch.Size) -> Tensor:
