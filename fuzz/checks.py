@@ -47,6 +47,9 @@ def matches(case: Case) -> None:
         elif name in ("keys", "values"):
             compare(name, got, expected, known=gathered(expected.known_keys, got))
     shows_what_is_broken(case, output.detach(), expected)
+    output = make_call(case, grad=False).attend()  # by another way, perhaps
+    compare("output", output, expected, known=expected.rows)
+    shows_what_is_broken(case, output, expected)
 
 
 def stays_in_the_hull(case: Case) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fuzz.cases import Case
+from fuzz.definition import attention
 from fuzz.expected import Expected, orders
 from fuzz.objects import Call
 
@@ -52,13 +53,17 @@ def gathered(known: Tensor, like: Tensor) -> Tensor:
 
 
 def shows_what_is_broken(case: Case, output: Tensor, expected: Expected) -> None:
-    """NaN in a key shows in every row that sees it, under a rule that divides by a sum of all."""
+    """NaN in a key, or in a dot product, shows in every row that sees it, under a rule that divides by a sum of all."""
     if not case.broken or case.rule.kind != "softmax" or case.score.kinds() & {"equal", "on"}:
         return
     allowed = ~expected.scored.blocked
     broken = case.keys.isnan().any(-1).unsqueeze(-2) & allowed
+    if case.score.kinds() <= {"dot", "scaled dot", "bias"}:
+        inputs = case.parameters | {"queries": case.queries, "keys": case.keys, "values": case.values}
+        scores = attention(case.score, case.rule, case.mask, inputs, *list(inputs.values())[-3:])[2].scores
+        broken = broken | (allowed & (scores.isnan() | (scores == torch.inf)))
     rows = broken.any(-1, keepdim=True).expand(output.shape)
-    demand(not bool(output[rows].isfinite().any()), "a NaN key does not show in a row that sees it")
+    demand(not bool(output[rows].isfinite().any()), "NaN does not show in a row that sees it")
 
 
 def is_convex(case: Case) -> bool:

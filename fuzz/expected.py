@@ -261,7 +261,7 @@ def _rounding(
 ) -> dict[str, float]:
     """What rounding the gradient of each score, before its terms cancel, does to the gradients of the inputs."""
     leaves = {name: each.detach().requires_grad_() for name, each in inputs.items()}
-    _, _, scored = _run(case, leaves)
+    output, _, scored = _run(case, leaves)
     rule = case.rule.inside[0] if case.rule.kind == "top-k" else case.rule
     temperature = rule.options.get("temperature", 1.0)
     scores = scored.scores / (leaves[temperature] if isinstance(temperature, str) else temperature)
@@ -289,6 +289,15 @@ def _rounding(
                         shared = 1.0 if sign is signs else max(float((size > 0).sum()) / each.numel(), 1.0)
                         sums[name] += float(each.abs().max()) / shared**0.5
         results = {name: max(results[name], sums[name]) for name in names}
+    if case.dtype in (torch.float16, torch.bfloat16) and case.parameters and scored.scores.requires_grad:
+        # What reaches a projected query or key is rounded to half precision before rows are summed.
+        (reached,) = torch.autograd.grad(output, scored.scores, gradient, allow_unused=True, retain_graph=True)
+        for sign in (signs[..., :1, :], signs[..., :1]) if reached is not None else ():
+            noise = sign.double() * reached * torch.finfo(case.dtype).eps
+            found = torch.autograd.grad(scored.scores, sources, noise, allow_unused=True, retain_graph=True)
+            for name, each in zip(names, found, strict=True):
+                if each is not None and each.numel():
+                    results[name] += float(each.abs().max())
     # A sink shares in every score's gradient. An alpha's is found here by differences, which keep ten digits or so.
     every = float(size.sum())
     results |= {name: epsilon * every for name in (rule.options.get("sink"),) if isinstance(name, str)}

@@ -29,8 +29,9 @@ class OneHot(Weights):
     """α = 1 at the best key and 0 elsewhere: a traditional database query. No gradient flows to scores.
 
     Ties go to the lowest index: among scores that are equal, and among allowed keys that are equal and have the same
-    bias, though rounding may have put their scores apart (while torch traces, the scores alone decide). Where a key
-    that is seen has a score of NaN, nobody knows the best: the weight of the first such key is NaN.
+    bias, though rounding may have put their scores apart (while torch traces, the scores alone decide). Scores of
+    different keys that are equal on paper may be rounded apart, as a scale or a temperature does. Where a key that is
+    seen has a score of NaN, nobody knows the best: the weight of the first such key is NaN.
 
     Example:
         >>> import torch
