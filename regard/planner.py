@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from types import MappingProxyType
 
 import torch
@@ -81,7 +82,7 @@ def _signature(problem: AttentionProblem) -> Hashable | None:
     kind = (type(form), getattr(form, "function", None), *map(type, form.steps))
     state = (problem.needs_gradient, problem.dropout > 0, torch.get_num_threads(), *sdpa_backends())
     learned = (type(rule), len(rule.learned()), getattr(rule, "sink", None) is None)
-    tensors = [(each.shape, each.dtype, each.device, each.requires_grad) for each in (*form.tensors(), problem.values)]
+    tensors = map(attrgetter("shape", "dtype", "device", "requires_grad"), problem.tensors)
     return kind, state, learned, *tensors
 
 

@@ -50,6 +50,11 @@ class AttentionProblem:
         return self._project(self.queries, self.keys)
 
     @kept
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Those of the form and, last, the values."""
+        return (*self.form.tensors(), self.values)
+
+    @kept
     def settled_form(self) -> Form:
         """The form for tiles in plain torch: its biases have been searched for −inf, once for all of them."""
         return self.form.settled(self.compute_dtype)
@@ -114,14 +119,20 @@ class AttentionProblem:
     def inputs(self) -> tuple[Tensor, ...]:
         """Every tensor that the output depends on and that this problem knows of."""
         # Even a gradient of zero becomes NaN on its way through the projection of a NaN.
-        form = self.sane[0] if self.may_leak else self.form
-        return (*form.tensors(), self.values, *self.rule.learned())
+        tensors = (*self.sane[0].tensors(), self.values) if self.may_leak else self.tensors
+        return (*tensors, *self.rule.learned())
 
     @property
     def needs_gradient(self) -> bool:
         """Whether a gradient may be asked for: of an input, or of what a user's function closes over."""
-        inputs = (*self.form.tensors(), self.values, *self.rule.learned())
-        return torch.is_grad_enabled() and (self.form.captures or any(each.requires_grad for each in inputs))
+        if not torch.is_grad_enabled():
+            return False
+        if self.form.captures:
+            return True
+        for each in (*self.tensors, *self.rule.learned()):  # noqa: SIM110
+            if each.requires_grad:
+                return True
+        return False
 
     def settle(self) -> None:
         """Compute what is computed once, now: inside a checkpoint its history would be lost with the first pass."""
@@ -130,7 +141,7 @@ class AttentionProblem:
 
     def rebuilt(self, tensors: Sequence[Tensor]) -> AttentionProblem:
         """The same problem around other tensors for its form and, last, its values. They are taken to be finite."""
-        n_form = len(self.form.tensors())
+        n_form = len(self.tensors) - 1
         return replace(self, values=tensors[n_form]).around(self.form.rebuilt(iter(tensors[:n_form])))
 
     def around(self, form: Form) -> AttentionProblem:

@@ -12,6 +12,9 @@ from torch import Tensor
 
 from regard.modes import is_capturing, is_tracing
 
+# Elements of a tensor up to which an operation costs what its call costs.
+SMALL = 1 << 14
+
 Span: TypeAlias = range | Tensor
 """Some rows or columns: a range (a slice, no copy) or a tensor of indices (a gather)."""
 
@@ -71,6 +74,11 @@ def is_finite(*tensors: Tensor) -> bool:
     """
     if not tensors[0].is_cpu and (tensors[0].is_meta or is_capturing(tensors[0].device)):
         return True
+    if len(tensors) == 3 and tensors[0].is_cpu and _are_alike_and_small(*tensors):
+        # Sums and products are finite only if what goes into them is: two operations for three tensors.
+        one, two, three = tensors
+        if math.isfinite(torch.addcmul(one, two, three).sum().item()):
+            return True
     # A sum is finite only if its terms are: one pass, no temporary.
     total: float | Tensor = 0.0
     for each in tensors:
@@ -80,6 +88,12 @@ def is_finite(*tensors: Tensor) -> bool:
         total = total + (term.item() if plain.is_cpu else term)  # a GPU is waited for once, below
     # The sum may have overflowed.
     return math.isfinite(total) or not any(bool(broken_vectors(each.detach()).any()) for each in tensors)
+
+
+def _are_alike_and_small(one: Tensor, two: Tensor, three: Tensor) -> bool:
+    """Whether an operation on these costs what its call costs, and none is recorded for a gradient."""
+    alike = one.shape == two.shape == three.shape and one.dtype == two.dtype == three.dtype
+    return alike and one.numel() <= SMALL and not (one.requires_grad or two.requires_grad or three.requires_grad)
 
 
 def broken_vectors(tensor: Tensor) -> Tensor:

@@ -105,6 +105,8 @@ class Form(Parts):
 
     def settled(self, dtype: torch.dtype) -> Self:
         """This form, its steps told whether they exclude any pair in that dtype, so that tiles need not look."""
+        if not self.steps:
+            return self
         steps = tuple(step.settled(dtype) for step in self.steps)
         return self if all(map(operator.is_, steps, self.steps)) else self._with_steps(steps)
 
@@ -130,7 +132,8 @@ class Form(Parts):
         return dataclasses.replace(self, steps=(*self.steps, step))
 
     def tensors(self) -> tuple[Tensor, ...]:
-        return (*super().tensors(), *(tensor for step in self.steps for tensor in step.tensors()))
+        own = super().tensors()
+        return (*own, *(tensor for step in self.steps for tensor in step.tensors())) if self.steps else own
 
     def rebuilt(self, tensors: Iterator[Tensor]) -> Self:
         rebuilt = super().rebuilt(tensors)
@@ -138,7 +141,7 @@ class Form(Parts):
 
     def narrow(self, rows: Span, columns: Span) -> Self:
         narrowed = super().narrow(rows, columns)
-        return narrowed._with_steps(step.narrow(rows, columns) for step in self.steps)
+        return narrowed._with_steps(step.narrow(rows, columns) for step in self.steps) if self.steps else narrowed
 
     def _with_steps(self, steps: Iterable[Step]) -> Self:
         return self._with({"steps": tuple(steps)} if self.steps else {})

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -69,12 +70,12 @@ def _same(one: Tensor, other: Tensor) -> bool:
 def held(problem: AttentionProblem) -> AttentionProblem:
     """The problem with copies of its inference tensors, which do not count changes."""
     mask = problem.mask
-    tensors = (problem.queries, problem.keys, problem.values, *problem.form.tensors())
+    tensors = (problem.queries, problem.keys, *problem.tensors)
     masked = () if mask is None else mask.tensors()
     learned = (*problem.rule.parameters(), *problem.rule.buffers())
-    if is_tracing() or not any(each.is_inference() for each in (*tensors, *masked, *learned)):
+    if is_tracing() or not any(map(Tensor.is_inference, (*tensors, *masked, *learned))):
         return problem
-    queries, keys, values, *form = (each.clone() if each.is_inference() else each for each in tensors)
+    queries, keys, *form, values = (each.clone() if each.is_inference() else each for each in tensors)
     copied = replace(
         problem,
         queries=queries,
@@ -88,19 +89,20 @@ def held(problem: AttentionProblem) -> AttentionProblem:
     return copied
 
 
-def _named(problem: AttentionProblem, score: bool) -> Iterator[tuple[str, Tensor]]:
+def _named(problem: AttentionProblem, score: bool) -> list[tuple[str, Tensor]]:
     """Every tensor that weights depend on, and what a message calls it: the plainest name first."""
-    yield from (("`queries`", problem.queries), ("`keys`", problem.keys), ("`values`", problem.values))
+    found = [("`queries`", problem.queries), ("`keys`", problem.keys), ("`values`", problem.values)]
     captures = problem.form.captures
     for of, module in (("score", problem.score if score or captures else None), ("weights", problem.rule)):
         if module is not None:
-            tensors = (*module.named_parameters(), *module.named_buffers())
-            yield from ((f"`{of}.{name}`", each) for name, each in tensors)
+            for name, each in (*module.named_parameters(), *module.named_buffers()):
+                found.append((f"`{of}.{name}`", each))
     if problem.mask is not None:
-        yield from (("a tensor of the mask", each) for each in (*problem.mask.tensors(), *_read_by_mask(problem)))
-    yield from (("a tensor of the score", each) for each in problem.form.tensors())
+        found += zip(repeat("a tensor of the mask"), (*problem.mask.tensors(), *_read_by_mask(problem)))
+    found += zip(repeat("a tensor of the score"), problem.tensors)
     if captures:
-        yield from (("what the function of Custom reads", each) for each in _read_by(problem.form))
+        found += zip(repeat("what the function of Custom reads"), _read_by(problem.form))
+    return found
 
 
 def _read_by(form: Form) -> Iterator[Tensor]:

@@ -69,7 +69,8 @@ class WeightsView:
         return found.tensor.clone() if found.version is None else found.tensor  # nobody counts changes of that one
 
     def _compute_output(self) -> Tensor:
-        if not self._tracks and (self._engine.pools_by_tiles or self._passes.have_pooled):
+        by_tiles = self._engine.pools_by_tiles and not self._passes.are_few
+        if not self._tracks and (by_tiles or self._passes.have_pooled):
             # Readings take the statistics from the same pass. A copy: what passes keep is nobody's to change.
             return self._passes.pooled.output.to(self._problem.dtype, copy=True)
         if self._passes.is_sharp:
@@ -272,7 +273,7 @@ class WeightsView:
     @property
     def _pools(self) -> bool:
         """Whether the output, if it is not there, may come from a pass that readings share."""
-        if self._tracks or False in self._outputs:
+        if self._tracks or False in self._outputs or self._passes.are_few:
             return False
         # What kernels pool is as good as what `sdpa` does, and about as fast; the reference is asked for its own.
         return self._engine.pools_by_tiles or (isinstance(self._engine, Sdpa) and self._passes.compiles)

@@ -49,6 +49,7 @@ TAKEN = {
     "three axes": ([each[0] for each in three()], {}),
     "three axes, causal": ([each[0] for each in three(M)], {"mask": Causal()}),
     "five axes": ([torch.stack([each, each + 1]) for each in three()], {}),
+    "five axes, one head": ([torch.stack([each[:, :1], each[:, :1] + 1]) for each in three()], {}),
     "five axes that do not lie together": ([torch.stack([each, each + 1]).transpose(0, 2) for each in three()], {}),
     "expanded": ([each[:, :1].expand(B, H, -1, -1) for each in three()], {}),
 }

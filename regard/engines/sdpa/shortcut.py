@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 
 from regard.engines import torch_internals
-from regard.engines.sdpa.fused_call import Call, Frame, pool_fused
+from regard.engines.sdpa.fused_call import Call, Frame, fold, pool_fused
 from regard.grid import Grid
 from regard.masks import Causal, Mask
 from regard.scores import Dot, ScaledDot, Score
@@ -60,8 +60,14 @@ def pool_plainly(
     if not 0 < n_pairs <= (MOST_TRAINED_PAIRS if training else MOST_PAIRS):
         return None
     folded = queries, keys, values
-    if n_axes != 4:
-        folded = _in_4d(queries, shape), _in_4d(keys, key_shape), _in_4d(values, key_shape)
+    if n_axes == 3:
+        folded = queries.unsqueeze(0), keys.unsqueeze(0), values.unsqueeze(0)
+    elif n_axes == 2:
+        keys_4d = 1, 1, n_keys, dim
+        folded = queries.view(1, 1, shape[0], dim), keys.view(keys_4d), values.view(keys_4d)
+    elif n_axes > 4:
+        grid = Grid(tuple(shape[:-2]), shape[-2], n_keys, queries.device)
+        folded = fold(grid, queries, keys, values) or folded  # as for gradients, which fold once more
     if torch_internals.backend_of(*folded, is_causal=is_causal, scale=scale) == MATH:
         return None
     if not is_finite(queries, keys, values):
@@ -72,15 +78,12 @@ def pool_plainly(
         output = pool_fused(frame, call, queries, keys, values)
     else:
         output = scaled_dot_product_attention(*folded, is_causal=is_causal, scale=scale)
-        if n_axes != 4:
-            output = output.view(shape) if n_axes < 4 else output.unflatten(0, shape[:-3])
+        if n_axes == 3:
+            output = output.squeeze(0)
+        elif n_axes != 4:
+            output = output.view(shape[0], dim) if n_axes == 2 else output.reshape(shape)
     # As in `sdpa`: under a mask, a score that overflowed must not spread.
     return None if is_causal and not is_finite(output) else output
-
-
-def _in_4d(tensor: Tensor, shape: torch.Size) -> Tensor:
-    missing = 4 - len(shape)
-    return tensor.view((1,) * missing + shape) if missing > 0 else tensor.flatten(0, -4)
 
 
 def _scale(score: Score, rule: Softmax, dim: int) -> float | None:
