@@ -12,18 +12,8 @@ from rich.text import Text
 
 from regard.errors import ShapeError
 from regard.plots.bounded import Reading, first_of_each, read, shown
-from regard.plots.palette import (
-    colour_at,
-    in_cell,
-    ink_on,
-    is_terminal_dark,
-    largest_of,
-    legend,
-    place_of,
-    shade_at,
-    three_digits,
-)
-from regard.view.drawing import BAR_COLOUR, bar, percent
+from regard.plots.palette import colour_at, in_cell, ink_on, is_terminal_dark, legend
+from regard.view.drawing import BAR_COLOUR, bar, largest_of, percent, place_of, shade_at, three_digits
 
 CELL = 4  # columns of a cell: two digits, and one free on each side
 MOST_LINES = 40

@@ -13,7 +13,6 @@ from regard import Causal, weigh
 from regard.errors import ShapeError
 from regard.plots import draw_matrix, draw_ranked
 from regard.plots.bounded import shown
-from regard.view.drawing import SHADES
 
 AXES = "rows are queries, columns are keys"
 
@@ -60,7 +59,7 @@ def test_a_long_view_is_pooled_and_the_picture_says_so():
 def test_without_colour_a_larger_weight_has_a_darker_shade():
     row = torch.linspace(0, 1, 60)[None]
     drawn = lines(draw_matrix(row, colour=False))[1]
-    darkness = [SHADES.index(letter) for letter in drawn.rstrip()]
+    darkness = [" ·░▒▓█".index(letter) for letter in drawn.rstrip()]
     assert darkness == sorted(darkness)
     assert set(darkness) >= {1, 2, 3, 4, 5}
 
