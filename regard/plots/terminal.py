@@ -257,8 +257,10 @@ def scale(largest: float, width: int = 80, colour: bool = True) -> Text:
     """
     entries = []
     for place, weight in legend(largest):
-        sign, style = (shade_at(place), Style.null()) if not colour else ("██", Style(color=_tint(place)))
-        entries.append(Text.assemble((sign, style), (f" {three_digits(weight)}", "dim")))
+        said, tint = three_digits(weight), _tint(place)
+        # On its colour, as in a cell: a colour alone may be that of the terminal.
+        on_colour = Text(f" {said} ", Style(color=ink_on(tint), bgcolor=tint))
+        entries.append(on_colour if colour else Text.assemble(shade_at(place), (f" {said}", "dim")))
     return _in_lines(entries, width)
 
 
