@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard import weigh
+from regard import Dot, Raw, weigh
 
 
 def drawn(n_queries: int, n_keys: int) -> tuple[list[str], str]:
@@ -26,3 +26,22 @@ def test_more_rows_share_lines_and_the_legend_says_how_many_exactly() -> None:
     lines, legend = drawn(28, 60)
     assert len(lines) == 8
     assert "each the largest of about 3.5 × 1.5;" in legend
+
+
+def test_the_legend_speaks_in_percents() -> None:
+    keys = torch.tensor([[0.0], [1.0]])
+    assert repr(weigh(torch.ones(1, 1), keys, keys, score=Dot())).endswith("; █ is 73.1%")
+
+
+def test_a_weight_that_is_no_number_is_a_question_mark_and_hides_no_other() -> None:
+    queries, keys = torch.tensor([[0.0], [float("nan")]]), torch.tensor([[0.0], [1.0]])
+    first, second, legend = repr(weigh(queries, keys, keys)).splitlines()[1:]
+    assert (first.strip(), second.strip()) == ("██", "??")
+    assert legend.endswith("; █ is 50%, ? is no finite number")
+
+
+def test_a_weight_below_0_is_drawn_as_0_and_the_legend_says_so() -> None:
+    keys = torch.tensor([[-2.0], [0.5]])
+    _, line, legend = repr(weigh(torch.ones(1, 1), keys, keys, score=Dot(), weights=Raw())).splitlines()
+    assert line[2:] == " █"
+    assert legend.endswith("; █ is 50%, weights below 0 are drawn as 0")

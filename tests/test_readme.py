@@ -46,6 +46,14 @@ def test_every_command_prints_what_is_shown(arguments, shown):
     assert printed.strip() == shown.strip()
 
 
+def test_every_file_that_the_architecture_names_is_there():
+    there = [f"/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "regard").rglob("*.py")]
+    there += [f"{path.rpartition('/')[0]}/" for path in there]
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", TEXTS["ARCHITECTURE.md"]))
+    assert len(named) > 30
+    assert not [name for name in named if not (ROOT / name).exists() and not any(f"/{name}" in path for path in there)]
+
+
 def test_the_tables_are_those_of_the_code():
     text = TEXTS[str(PAGE)]
     assert with_tables(text) == text, "run: python -m regard.testing.support_table"

@@ -205,7 +205,7 @@ def test_the_repr_says_what_is_viewed_and_draws_it():
     lines = repr(weigh(x, x, x, weights=regard.OneHot())).splitlines()
     assert lines[0] == "WeightsView of one-hot weights, 4 × 4: ScaledDot under OneHot"
     assert [line.strip("\n")[2:] for line in lines[1:5]] == ["█   ", " █  ", "  █ ", "   █"]
-    assert lines[5] == "  rows are queries, columns are keys; █ is 1"
+    assert lines[5] == "  rows are queries, columns are keys; █ is 100%"
 
 
 def test_a_large_repr_is_pooled_and_shows_the_first_batch_entry():
@@ -224,7 +224,7 @@ def test_a_notebook_gets_the_same_as_html_with_its_signs_escaped():
 
 
 def test_shades_show_the_size_of_weights_and_nothing_for_zero():
-    values = torch.tensor([[0.0], [0.1], [0.3], [0.5], [0.7], [1.0]])
+    values = torch.tensor([[0.0], [0.01], [0.1], [0.3], [0.6], [1.0]])
     view = weigh(torch.ones(1, 1), values, values, score=Dot(), weights=regard.Raw())
     assert repr(view).splitlines()[1][2:] == " ·░▒▓█"
 

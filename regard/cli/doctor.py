@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.console import out, print_json
+from regard.cli.console import HEADING, NOTICE, out, print_json
 
 EXAMPLES = """\
 [bold]Examples[/bold]
@@ -128,7 +128,7 @@ def _print_report(report: dict[str, Any]) -> None:
     table.add_column(overflow="fold")
 
     def section(title: str, rows: dict[str, Text | str]) -> None:
-        table.add_row(Text(title, style="bold cyan"), "")
+        table.add_row(Text(title, style=HEADING), "")
         for name, value in rows.items():
             # Text, so that the brackets of "regard[tables]" are not read as markup.
             table.add_row(Text(f"  {name}"), value if isinstance(value, Text) else Text(value))
@@ -151,14 +151,14 @@ def _kernels(unusable: str | None, code: dict[str, Any] | None) -> Any:
     from rich.text import Text
 
     if unusable is not None or code is None:
-        return Text(f"none, plain torch instead: {unusable}", style="yellow")
+        return Text(f"none, plain torch instead: {unusable}", style=NOTICE)
     there = f"{code['compiled']} of {code['of']} are compiled, in {code['folder']}"
     if code["compiled"] < code["of"]:
-        return Text(f"{there}; regard warm-up compiles the others", style="yellow")
-    return Text(f"runs here: {there}", style="green")
+        return Text(f"{there}; regard warm-up compiles the others", style=NOTICE)
+    return f"runs here: {there}"
 
 
 def _verdict(reason: str | None) -> Any:
     from rich.text import Text
 
-    return Text("runs here", style="green") if reason is None else Text(f"cannot run here: {reason}", style="yellow")
+    return "runs here" if reason is None else Text(f"cannot run here: {reason}", style=NOTICE)

@@ -18,6 +18,7 @@ from regard.nn.input_checks import refuse_nested
 from regard.nn.multi_head import MultiHeadAttention
 from regard.nn.positional_encoding import Rotary
 from regard.nn.pytorch_layers import besides
+from regard.nn.residual_blocks import attention_block, residual
 from regard.nn.torch_masks import looks_causal
 from regard.scores import Score
 from regard.weights import Weights
@@ -82,12 +83,10 @@ class DecoderLayer(WithFeedForward):
         )
         self._build(d_model, dim_feedforward, dropout, activation, bias, kind)
         self.norm_first = norm_first
-        self.norm1 = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind)
-        self.norm2 = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind)
-        self.norm3 = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind)
-        self.dropout1 = nn.Dropout(dropout)
-        self.dropout2 = nn.Dropout(dropout)
-        self.dropout3 = nn.Dropout(dropout)
+        self.norm1, self.norm2, self.norm3 = (
+            nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind) for _ in range(3)
+        )
+        self.dropout1, self.dropout2, self.dropout3 = (nn.Dropout(dropout) for _ in range(3))
 
     def forward(
         self,
@@ -116,45 +115,15 @@ class DecoderLayer(WithFeedForward):
         """
         refuse_nested(tgt=tgt, memory=memory)
         of_tokens, of_memory = (None, None) if cache is None else cache
-        for_tokens = besides(self.self_attn, mask=mask, cache=of_tokens)
-        for_memory = besides(self.multihead_attn, cache=of_memory)
-
-        def self_attention_block(tokens: Tensor) -> Tensor:
-            pooled, _ = self.self_attn(
-                tokens,
-                tokens,
-                tokens,
-                key_padding_mask=tgt_key_padding_mask,
-                need_weights=False,
-                attn_mask=tgt_mask,
-                is_causal=tgt_is_causal,
-                **for_tokens,
-            )
-            return self.dropout1(pooled)  # type: ignore[no-any-return]
-
-        def cross_attention_block(tokens: Tensor) -> Tensor:
-            pooled, _ = self.multihead_attn(
-                tokens,
-                memory,
-                memory,
-                key_padding_mask=memory_key_padding_mask,
-                need_weights=False,
-                attn_mask=memory_mask,
-                is_causal=memory_is_causal,
-                **for_memory,
-            )
-            return self.dropout2(pooled)  # type: ignore[no-any-return]
-
-        def feed_forward_block(tokens: Tensor) -> Tensor:
-            return self.dropout3(self.feed_forward(tokens))  # type: ignore[no-any-return]
-
-        if self.norm_first:
-            tgt = tgt + self_attention_block(self.norm1(tgt))
-            tgt = tgt + cross_attention_block(self.norm2(tgt))
-            return tgt + feed_forward_block(self.norm3(tgt))
-        tgt = self.norm1(tgt + self_attention_block(tgt))
-        tgt = self.norm2(tgt + cross_attention_block(tgt))
-        return self.norm3(tgt + feed_forward_block(tgt))  # type: ignore[no-any-return]
+        attend = attention_block(
+            self.self_attn, None, tgt_key_padding_mask, tgt_mask, tgt_is_causal, mask=mask, cache=of_tokens
+        )
+        attend_to_memory = attention_block(
+            self.multihead_attn, memory, memory_key_padding_mask, memory_mask, memory_is_causal, cache=of_memory
+        )
+        tgt = residual(tgt, attend, self.norm1, self.dropout1, self.norm_first)
+        tgt = residual(tgt, attend_to_memory, self.norm2, self.dropout2, self.norm_first)
+        return residual(tgt, self.feed_forward, self.norm3, self.dropout3, self.norm_first)
 
 
 class Decoder(nn.Module):

@@ -17,6 +17,7 @@ from regard.nn.multi_head import MultiHeadAttention
 from regard.nn.positional_encoding import Rotary
 from regard.nn.pytorch_layers import besides
 from regard.nn.recording import record
+from regard.nn.residual_blocks import attention_block, residual
 from regard.nn.torch_masks import looks_causal
 from regard.scores import Score
 from regard.view.weights_view import WeightsView
@@ -88,10 +89,8 @@ class EncoderLayer(WithFeedForward):
         )
         self._build(d_model, dim_feedforward, dropout, activation, bias, kind)
         self.norm_first = norm_first
-        self.norm1 = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind)
-        self.norm2 = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind)
-        self.dropout1 = nn.Dropout(dropout)
-        self.dropout2 = nn.Dropout(dropout)
+        self.norm1, self.norm2 = (nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind) for _ in range(2))
+        self.dropout1, self.dropout2 = (nn.Dropout(dropout) for _ in range(2))
 
     def forward(
         self,
@@ -112,29 +111,9 @@ class EncoderLayer(WithFeedForward):
             mask: One of regard's masks for this call, in which True means "may attend".
         """
         check_tensors(src=src)
-        ours = besides(self.self_attn, mask=mask)
-
-        def attention_block(tokens: Tensor) -> Tensor:
-            pooled, _ = self.self_attn(
-                tokens,
-                tokens,
-                tokens,
-                key_padding_mask=src_key_padding_mask,
-                need_weights=False,
-                attn_mask=src_mask,
-                is_causal=is_causal,
-                **ours,
-            )
-            return self.dropout1(pooled)  # type: ignore[no-any-return]
-
-        def feed_forward_block(tokens: Tensor) -> Tensor:
-            return self.dropout2(self.feed_forward(tokens))  # type: ignore[no-any-return]
-
-        if self.norm_first:
-            src = src + attention_block(self.norm1(src))
-            return src + feed_forward_block(self.norm2(src))
-        src = self.norm1(src + attention_block(src))
-        return self.norm2(src + feed_forward_block(src))  # type: ignore[no-any-return]
+        attend = attention_block(self.self_attn, None, src_key_padding_mask, src_mask, is_causal, mask=mask)
+        src = residual(src, attend, self.norm1, self.dropout1, self.norm_first)
+        return residual(src, self.feed_forward, self.norm2, self.dropout2, self.norm_first)
 
 
 class Encoder(nn.Module):

@@ -29,10 +29,7 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, dim: int, base: float = 10_000.0) -> None:
         super().__init__()
-        check_sizes("SinusoidalPositions", dim=dim)
-        if dim % 2:
-            raise OptionError(f"`dim` of SinusoidalPositions must be even, a sine and a cosine each: got {dim}.")
-        _check_base("SinusoidalPositions", base)
+        _check_waves("SinusoidalPositions", dim, base, "a sine and a cosine each")
         self.dim, self.base = dim, base
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
@@ -104,10 +101,7 @@ class Rotary(nn.Module):
 
     def __init__(self, dim: int, base: float = 10_000.0) -> None:
         super().__init__()
-        check_sizes("Rotary", dim=dim)
-        if dim % 2:
-            raise OptionError(f"`dim` of Rotary must be even, since numbers are turned in pairs: got {dim}.")
-        _check_base("Rotary", base)
+        _check_waves("Rotary", dim, base, "since numbers are turned in pairs")
         self.dim, self.base = dim, base
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
@@ -133,7 +127,10 @@ def _check_tokens(owner: str, tokens: Tensor, dim: int, size: str = "the size of
         raise DtypeError(f"{owner} takes vectors of floating-point numbers: got {tokens.dtype}. Embed token ids first.")
 
 
-def _check_base(owner: str, base: float) -> None:
+def _check_waves(owner: str, dim: int, base: float, why_even: str) -> None:
+    check_sizes(owner, dim=dim)
+    if dim % 2:
+        raise OptionError(f"`dim` of {owner} must be even, {why_even}: got {dim}.")
     if not 0 < base < math.inf:
         raise OptionError(f"`base` of {owner} must be above 0 and finite: got {base}. 10 000 is what papers use.")
 

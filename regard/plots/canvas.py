@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import MissingDependency
 from regard.plots.bounded import shown
-from regard.plots.palette import (
-    GREY,
-    POWER,
-    STOPS,
-    colour_at,
-    in_cell,
-    ink_on,
-    largest_of,
-    legend,
-    place_of,
-    three_digits,
-)
+from regard.plots.palette import GREY, STOPS, colour_at, in_cell, ink_on, legend
+from regard.view.drawing import POWER, largest_of, place_of, three_digits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

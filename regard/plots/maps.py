@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import ShapeError
 from regard.plots.bounded import AXES, Reading, as_tensor, every_picture, pooling_notes, read, shown, unless_finite
 from regard.plots.canvas import MOST_LABELS, add_legend, label, new_figure, paint, scale, write_around, write_numbers
-from regard.plots.palette import largest_of
-from regard.view.drawing import BAR_COLOUR, percent
+from regard.view.drawing import BAR_COLOUR, largest_of, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

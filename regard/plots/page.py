@@ -16,8 +16,8 @@ from typing import Any
 
 from regard.errors import OptionError
 from regard.plots.bounded import read, unless_finite
-from regard.plots.palette import GREY, POWER, STOPS, colour_at, ink_on, largest_of
-from regard.view.drawing import BAR_COLOUR
+from regard.plots.palette import GREY, STOPS, colour_at, ink_on
+from regard.view.drawing import BAR_COLOUR, POWER, largest_of
 
 TEMPLATE = Path(__file__).with_name("page.html")
 LEVELS = 32  # colours that the scale is drawn in

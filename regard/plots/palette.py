@@ -1,42 +1,27 @@
-"""The scale of weights that figures, pages and terminals share: its colours, its shades and its legend.
+"""The scale of weights that figures, pages and terminals share: its colours and its legend.
 
-docs/visual.md shows it.
+Where a weight lies on it, and its shades, are in `regard/view/drawing.py`; docs/visual.md shows it.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+
+from regard.view.drawing import POWER
 
 # From near white to deep blue, each stop darker than the one before: readable for the colour-blind, and in grey.
 STOPS = ("#fdfdf4", "#e6f4cf", "#bfe5b9", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#1f3a8a", "#0b1740")
 GREY = "#9a9a9a"  # of cells that are no finite number
 FIVE = (0.0, 0.25, 0.5, 0.75, 1.0)  # where a legend has its entries
-SHADES = "·░▒▓█"  # of those five, where there is no colour
-POWER = 2 / 3  # of a weight's share of the largest: small weights can be told apart, and large ones stand out
 SMALLEST = 0.005  # percents below it round to 0: a cell has a dot for them
-
-
-def largest_of(weights: Iterable[float]) -> float:
-    """The weight at the top of the scale: the largest that is finite; 1 where none is above 0."""
-    return max((weight for weight in weights if 0 < weight < math.inf), default=1.0)
-
-
-def place_of(weight: float, largest: float) -> float:
-    """Where a weight lies on the scale, from 0 to 1.
-
-    Example:
-        >>> round(place_of(0.2, 0.4), 2), round(place_of(0.05, 0.4), 2), place_of(0.0, 0.4)
-        (0.63, 0.25, 0.0)
-    """
-    return math.pow(min(max(weight / largest, 0.0), 1.0), POWER)
 
 
 def legend(largest: float) -> list[tuple[float, float]]:
     """Five places on the scale, and the weight at each; the last is the largest.
 
     Example:
+        >>> from regard.view.drawing import three_digits
         >>> [three_digits(weight) for _, weight in legend(0.4)]
         ['0%', '5%', '14.1%', '26%', '40%']
     """
@@ -54,16 +39,6 @@ def colour_at(place: float, dark: bool = False) -> str:
     low = min(int(along), len(STOPS) - 2)
     pairs = zip(_channels(STOPS[low]), _channels(STOPS[low + 1]), strict=True)
     return "#" + "".join(f"{round(one + (along - low) * (other - one)):02x}" for one, other in pairs)
-
-
-def shade_at(place: float) -> str:
-    """The shade for a place of the scale, where there is no colour: the nearest of five.
-
-    Example:
-        >>> shade_at(0.0), shade_at(0.2), shade_at(1.0)
-        ('·', '░', '█')
-    """
-    return SHADES[round(place * (len(SHADES) - 1))]
 
 
 def is_terminal_dark() -> bool:
@@ -93,16 +68,6 @@ def in_cell(weight: float) -> str:
     if not math.isfinite(weight):
         return "?"
     return f"{100 * weight:.0f}" if abs(weight) >= SMALLEST else "·"
-
-
-def three_digits(weight: float) -> str:
-    """A weight in percent, to three digits, as legends have it.
-
-    Example:
-        >>> three_digits(0.0923456), three_digits(1.0), three_digits(0)
-        ('9.23%', '100%', '0%')
-    """
-    return f"{float(f'{100 * weight:.3g}'):g}%"
 
 
 def _channels(colour: str) -> tuple[int, int, int]:

@@ -12,18 +12,8 @@ from rich.text import Text
 
 from regard.errors import ShapeError
 from regard.plots.bounded import Reading, first_of_each, read, shown
-from regard.plots.palette import (
-    colour_at,
-    in_cell,
-    ink_on,
-    is_terminal_dark,
-    largest_of,
-    legend,
-    place_of,
-    shade_at,
-    three_digits,
-)
-from regard.view.drawing import BAR_COLOUR, bar, percent
+from regard.plots.palette import colour_at, in_cell, ink_on, is_terminal_dark, legend
+from regard.view.drawing import BAR_COLOUR, bar, largest_of, percent, place_of, shade_at, three_digits
 
 CELL = 4  # columns of a cell: two digits, and one free on each side
 MOST_LINES = 40
@@ -267,8 +257,10 @@ def scale(largest: float, width: int = 80, colour: bool = True) -> Text:
     """
     entries = []
     for place, weight in legend(largest):
-        sign, style = (shade_at(place), Style.null()) if not colour else ("██", Style(color=_tint(place)))
-        entries.append(Text.assemble((sign, style), (f" {three_digits(weight)}", "dim")))
+        said, tint = three_digits(weight), _tint(place)
+        # On its colour, as in a cell: a colour alone may be that of the terminal.
+        on_colour = Text(f" {said} ", Style(color=ink_on(tint), bgcolor=tint))
+        entries.append(on_colour if colour else Text.assemble(shade_at(place), (f" {said}", "dim")))
     return _in_lines(entries, width)
 
 

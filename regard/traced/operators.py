@@ -76,15 +76,8 @@ def attend_operator(
 
 
 @attend_operator.register_fake
-def _(
-    values: Tensor,
-    tensors: Sequence[Tensor],
-    numbers: Sequence[float],
-    seed: Tensor | None,
-    text: str,
-    shape: Sequence[int],
-    width: int,
-) -> tuple[Tensor, Tensor]:
+def _(values: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    *_, shape, width = others
     dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
     return values.new_empty(shape, dtype=dtype), values.new_empty((*shape[:-1], width), dtype=torch.float64)
 
@@ -119,17 +112,8 @@ def backward_operator(
 
 
 @backward_operator.register_fake
-def _(
-    gradient: Tensor,
-    output: Tensor,
-    statistics: Tensor,
-    values: Tensor,
-    tensors: Sequence[Tensor],
-    numbers: Sequence[float],
-    seed: Tensor | None,
-    text: str,
-    needed: Sequence[bool],
-) -> list[Tensor]:
+def _(*arguments: Any) -> list[Tensor]:
+    _, _, _, values, tensors, *_, needed = arguments
     inputs = zip([values, *tensors], needed, strict=True)
     return [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each, need in inputs if need]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from regard.view.weights_view import WeightsView
 
-SHADES = " ·░▒▓█"
+SHADES = "·░▒▓█"  # from the weight 0 to the largest
+POWER = 2 / 3  # of a weight's share of the largest: small weights can be told apart, and large ones stand out
 BAR_COLOUR = "#1d91c0"  # the colour of bars: reads on white and on black
 
 # A repr must not keep a debugger waiting.
@@ -32,11 +34,9 @@ def draw(view: WeightsView, height: int = 8, width: int = 40) -> list[str]:
     height = n_queries if n_queries <= WHOLE else height
     with torch.no_grad():
         picture = view.map(height, width, pool="max")[(0,) * len(batch)].float()
-    top = float(picture.abs().max())
-    lines = []
-    for row in picture.tolist():
-        shades = (SHADES[_shade(abs(each), top)] for each in row)
-        lines.append("".join(shades))
+    table = picture.tolist()
+    largest = largest_of(weight for row in table for weight in row)
+    lines = ["".join(_sign(weight, largest) for weight in row) for row in table]
     rows, columns = picture.shape
     pooled = (
         ""
@@ -44,7 +44,10 @@ def draw(view: WeightsView, height: int = 8, width: int = 40) -> list[str]:
         else f", each the largest of about {ratio(n_queries, rows)} × {ratio(n_keys, columns)}"
     )
     entry = f" of batch entry {tuple(0 for _ in batch)}" if batch else ""
-    return [*lines, f"rows are queries, columns are keys{entry}{pooled}; █ is {top:.3g}"]
+    signs = f"█ is {three_digits(largest)}"
+    signs += ", weights below 0 are drawn as 0" if bool((picture < 0).any()) else ""
+    signs += ", ? is no finite number" if not bool(picture.isfinite().all()) else ""
+    return [*lines, f"rows are queries, columns are keys{entry}{pooled}; {signs}"]
 
 
 def ratio(count: int, cells: int) -> str:
@@ -55,6 +58,31 @@ def ratio(count: int, cells: int) -> str:
         ('1.5', '1', '3,750')
     """
     return f"{count / cells:.2g}" if count < 10 * cells else f"{count // cells:,}"
+
+
+def largest_of(weights: Iterable[float]) -> float:
+    """The weight at the top of the scale: the largest that is finite; 1 where none is above 0."""
+    return max((weight for weight in weights if 0 < weight < math.inf), default=1.0)
+
+
+def place_of(weight: float, largest: float) -> float:
+    """Where a weight lies on the scale, from 0 to 1.
+
+    Example:
+        >>> round(place_of(0.2, 0.4), 2), round(place_of(0.05, 0.4), 2), place_of(0.0, 0.4)
+        (0.63, 0.25, 0.0)
+    """
+    return math.pow(min(max(weight / largest, 0.0), 1.0), POWER)
+
+
+def shade_at(place: float) -> str:
+    """The shade for a place of the scale, where there is no colour: the nearest of five.
+
+    Example:
+        >>> shade_at(0.0), shade_at(0.2), shade_at(1.0)
+        ('·', '░', '█')
+    """
+    return SHADES[round(place * (len(SHADES) - 1))]
 
 
 def bar(fraction: float, width: int) -> str:
@@ -82,7 +110,17 @@ def percent(weight: float) -> str:
     return f"{weight:.1%}" if abs(weight) >= 5e-3 or weight == 0 else f"{weight:.2%}"
 
 
-def _shade(value: float, top: float) -> int:
-    if not value > 0 or not top > 0:
-        return 0
-    return min(1 + int(value / top * (len(SHADES) - 1)), len(SHADES) - 1)
+def three_digits(weight: float) -> str:
+    """A weight in percent, to three digits, as legends have it.
+
+    Example:
+        >>> three_digits(0.0923456), three_digits(1.0), three_digits(0)
+        ('9.23%', '100%', '0%')
+    """
+    return f"{float(f'{100 * weight:.3g}'):g}%"
+
+
+def _sign(weight: float, largest: float) -> str:
+    if not math.isfinite(weight):
+        return "?"
+    return shade_at(place_of(weight, largest)) if weight > 0 else " "  # a dot would hide a mask

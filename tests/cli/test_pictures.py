@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+from rich.style import Style
+from rich.text import Text
+
+from regard.cli.console import HEADING
+from regard.cli.doctor import _verdict
 from regard.cli.tour.character_pictures import cells, columns_that_fit, scale, spark
+from regard.cli.tour.guide import farewell, show, welcome
 from regard.plots.palette import STOPS, colour_at, ink_on
 from regard.view.drawing import BAR_COLOUR
 
@@ -63,8 +70,26 @@ def test_a_matrix_of_zeros_can_be_drawn() -> None:
 
 
 def test_the_legend_ends_with_the_largest_weight() -> None:
-    assert scale(0.31).plain.endswith("██ 31%")
+    assert scale(0.31).plain.endswith(" 31% ")
     assert scale(0.31, colour=False).plain.endswith("█ 31%")
+
+
+@pytest.mark.parametrize("terminal", ["15;0", "0;15"])
+def test_no_weight_of_the_legend_is_lost_in_the_background(terminal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORFGBG", terminal)
+    tiles = [span.style for span in scale(0.31).spans if isinstance(span.style, Style) and span.style.bgcolor]
+    assert len(tiles) == 5
+    assert all(tile.color.name == ink_on(tile.bgcolor.name) for tile in tiles)
+
+
+def test_coloured_words_read_on_white_and_on_black() -> None:
+    stop = {"title": "", "text": "", "code": "a = b", "picture": lambda numbers, width: [], "has_matrix": False}
+    texts = [welcome(80), show(1, SimpleNamespace(**stop), {}, 80), farewell(80), _verdict("no"), Text("", HEADING)]
+    styles = {str(style) for text in texts for style in (text.style, *(span.style for span in text.spans))}
+    colours = [Style.parse(style).color for style in styles - {""}]
+    named = [colour.get_truecolor().hex for colour in colours if colour is not None]
+    assert len(named) >= 2
+    assert all(contrast(each, ground) > 3 for each in named for ground in ("#ffffff", "#000000"))
 
 
 def test_the_legend_has_as_many_lines_as_it_needs() -> None:

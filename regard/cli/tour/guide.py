@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from rich.text import Text
 
+from regard.cli.console import HEADING
 from regard.errors import CheckpointError, MissingDependency
 from regard.plots import Picture
 
@@ -52,7 +53,7 @@ def welcome(width: int) -> Text:
     formula, database = "Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ", "D = {(k₁, v₁), …, (kₘ, vₘ)}"
     between = " " * 8 if width >= 70 else f"\n{INDENT}"
     return Text.assemble(
-        ("\nregard", "bold cyan"),
+        ("\nregard", HEADING),
         " computes one formula, for every way of choosing the weights:\n\n",
         (f"{INDENT}{formula}{between}{database}", "bold"),
     )
@@ -61,7 +62,7 @@ def welcome(width: int) -> Text:
 def show(number: int, stop: Stop, numbers: Numbers, width: int, colour: bool = True) -> Text:
     """A stop as it stands in the terminal, at most `width` columns wide, with colour or without."""
     head = f"{number}  {stop.title} "
-    text = Text.assemble((f"\n{head}", "bold cyan"), ("─" * (width - len(head)), "dim"), "\n")
+    text = Text.assemble((f"\n{head}", HEADING), ("─" * (width - len(head)), "dim"), "\n")
     if "skipped" in numbers:
         return text.append(_wrapped(f"Skipped. {numbers['skipped']}", width), "dim")
     text.append(_wrapped(stop.text.format_map(numbers), width) + "\n\n")
@@ -69,7 +70,7 @@ def show(number: int, stop: Stop, numbers: Numbers, width: int, colour: bool = T
     for line in stop.picture(numbers, width - len(INDENT), **told):
         text.append_text(_indented(line)).append("\n")
     for line in stop.code.splitlines():
-        text.append(f"\n{INDENT}>>> ", "dim").append(line, "green")
+        text.append(f"\n{INDENT}>>> ", "dim").append(line)
     return text
 
 
@@ -78,8 +79,8 @@ def farewell(width: int) -> Text:
     between = " " if width >= 60 else f" \\\n{INDENT}  "
     return Text.assemble(
         "\nNow with your own rows and words, and what to paste when something goes wrong:\n\n",
-        (f"{INDENT}regard ask table.csv{between}--key gpa --value salary 3.5\n", "green"),
-        (f'{INDENT}regard see "the dog was happy"\n{INDENT}regard doctor\n', "green"),
+        (f"{INDENT}regard ask table.csv{between}--key gpa --value salary 3.5\n", "bold"),
+        (f'{INDENT}regard see "the dog was happy"\n{INDENT}regard doctor\n', "bold"),
     )
 
 
