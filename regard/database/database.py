@@ -12,11 +12,11 @@ from regard.database.answer import Answer, Answers
 from regard.database.attending import Asker
 from regard.database.columns import names
 from regard.database.lookup import KeyIndex
-from regard.database.messages import missing_key, missing_query
+from regard.database.messages import missing_key
 from regard.database.pairs import Pairs
 from regard.database.python_columns import check_aligned, columns_from, listed_entries
 from regard.database.python_values import Entries
-from regard.database.queries import read_queries, says_nothing
+from regard.database.queries import read_queries
 from regard.database.render import Report, as_html, as_rich, as_text, pairs_report
 from regard.database.similarity import ScoreLike, check_options, merged
 from regard.database.tables import Name, Names, read_table
@@ -233,9 +233,7 @@ class Database:
             70333
         """
         queries, many = read_queries(query, self._pairs.keys)
-        asked = [each for each in queries if not says_nothing(each)]
-        found = iter(self._asker.ask(asked, merged(self._score, score), weights, top))
-        answers = [missing_query(self._pairs) if says_nothing(each) else next(found) for each in queries]
+        answers = self._asker.ask(queries, merged(self._score, score), weights, top)
         return Answers(answers) if many else answers[0]
 
     def parse(self, text: str) -> Any:
@@ -282,7 +280,7 @@ class Database:
         pairs = self._pairs
         sides = [", ".join(f"{each.name} ({each.label})" for each in side) for side in (pairs.keys, pairs.values)]
         count = f"{len(pairs):,} pair" + ("s" if len(pairs) != 1 else "")
-        first = [(pairs.label(row), pairs.key(row), pairs.value(row)) for row in range(min(len(pairs), FIRST))]
+        first = list(pairs.listed(range(min(len(pairs), FIRST))))
         title = f"Database of {count}: {' → '.join(sides)}"
         return pairs_report(title, pairs.labels, first, len(pairs) - len(first), pairs.notes)
 

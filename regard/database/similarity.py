@@ -95,7 +95,7 @@ def _chosen(
     best_possible = sum(-math.log(max(mismatch, FORGIVEN)) for mismatch in widths.mismatches)
     floor = best_possible - TOO_FAR**2 / 2 + choice.typical
     score = mixed_score(encoding.places_of(quantities, categories), widths).to(encoding.dtype)
-    return Similarity(score, rule, True, tuple(text), floor if ranks(rule) else -math.inf)
+    return Similarity(score, rule, True, tuple(text), floor if ranks(rule) else -math.inf, usual=weights is None)
 
 
 def _given(

@@ -489,3 +489,25 @@ def test_an_average_of_large_numbers_lies_among_them() -> None:
     values = [1e15 + place % 9 for place in range(3000)]
     answer = Database([place / 3000 for place in range(3000)], values).attend(0.5, score=Gaussian(0.5))
     assert answer.value == pytest.approx(1e15 + 4, abs=0.3)
+
+
+@pytest.mark.parametrize("query", [(3.1, "law", 30), (2.5, "physics"), (9.0, "law")])
+def test_few_rows_are_weighed_as_a_view_weighs_many(query: tuple[object, ...]) -> None:
+    asked = dict(zip(("gpa", "major", "age"), query, strict=False))
+    few, many = (students().attend(asked, weights=weights) for weights in (None, Softmax()))
+    assert (few.found, few.message, few.similarity) == (many.found, many.message, many.similarity)
+    assert [row[:3] for row in few.rows] == [row[:3] for row in many.rows]
+    torch.testing.assert_close(few.weights, many.weights)
+    assert (few.value, few.std, few.rest, few.effective_rows) == pytest.approx(
+        (many.value, many.std, many.rest, many.effective_rows)
+    )
+
+
+def test_a_score_that_has_changed_since_the_last_question_counts_as_it_is(salaries: Database) -> None:
+    score = Gaussian(torch.nn.Parameter(torch.tensor(0.05, dtype=torch.float64)))
+    first = salaries.attend(3.3, score=score)
+    with torch.no_grad():
+        score.bandwidth.fill_(1.0)
+    second = salaries.attend(3.3, score=score)
+    assert second.value == pytest.approx(salaries.attend(3.3, score=Gaussian(1.0)).value)
+    assert abs(second.value - first.value) > 100
