@@ -99,8 +99,8 @@ HOUSE = (
     Mutant(
         "all that commands print goes through the cleaning console",
         "regard/cli/console.py",
-        "yield segment if segment.control else segment._replace(text=printable(segment.text))",
-        "yield segment",
+        "return [each if each.control else each._replace(text=printable(each.text)) for each in segments]",
+        "return segments",
         ("tests/cli/test_console.py",),
     ),
     Mutant(

@@ -17,7 +17,6 @@ from regard.database.pairs import Pairs
 from regard.database.python_columns import check_aligned, columns_from, listed_entries
 from regard.database.python_values import Entries
 from regard.database.queries import read_queries
-from regard.database.render import Report, as_html, as_rich, as_text, pairs_report
 from regard.database.similarity import ScoreLike, check_options, merged
 from regard.database.tables import Name, Names, read_table
 from regard.database.text_keys import TextEncoder, as_given, by_meaning, default_scores
@@ -26,6 +25,8 @@ from regard.weights import Weights
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from regard.database.render import Report
 
 Scalar = str | bytes | int | float | Decimal | date | timedelta
 """What is one query, whatever the keys are."""
@@ -268,15 +269,23 @@ class Database:
         return self._of(Pairs(pairs.values, as_given(pairs.keys), pairs.index, pairs.index_name, pairs.said))
 
     def __repr__(self) -> str:
+        from regard.database.render import as_text
+
         return as_text(self._report())
 
     def __rich__(self) -> RenderableType:
+        from regard.database.render import as_rich
+
         return as_rich(self._report())
 
     def _repr_html_(self) -> str:
+        from regard.database.render import as_html
+
         return as_html(self._report())
 
     def _report(self) -> Report:
+        from regard.database.render import pairs_report
+
         pairs = self._pairs
         sides = [", ".join(f"{each.name} ({each.label})" for each in side) for side in (pairs.keys, pairs.values)]
         count = f"{len(pairs):,} pair" + ("s" if len(pairs) != 1 else "")
