@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import re
 from collections.abc import Callable, Sequence
@@ -13,13 +12,16 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from regard.database.cells import SIGNS, TEXT_MARKS, WRITING, Style, understand
-from regard.database.column_names import check_names
+import pyarrow as arrow
+import pyarrow.csv as arrow_csv
+
+from regard.database.cells import understand
+from regard.database.column_names import check_columns
+from regard.database.notation import DELIMITERS, SIGNS, TEXT_MARKS, WRITING
 from regard.database.quotes import check_quotes
 from regard.database.text_bytes import chunks_of, contents
+from regard.database.written_values import Style
 from regard.errors import TableError
-
-DELIMITERS = ",;\t|"
 
 _SAMPLE = 1 << 16  # Bytes that the delimiter and the decimal point are judged by.
 _DIGITS = r"(?P<digits>(?:\d{1,3}(?:\.\d{3})+|\d*)(?P<decimals>,\d+)?)(?:[eE][+-]?\d+)?"
@@ -35,7 +37,6 @@ def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, 
         wanted: the names of the columns.
         usual: what stands between the cells, unless the first records say otherwise.
     """
-    arrow = importlib.import_module("pyarrow")
     content = contents(path)
     start = next(chunks_of(path, content), b"")[:_SAMPLE]
     sample = start.decode("utf-8-sig", errors="replace") + "\n" * (len(start) < _SAMPLE)  # the last record is whole
@@ -59,17 +60,6 @@ def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, 
     return arrow.table(arrays, schema=arrow.schema(fields)), notes
 
 
-def check_columns(path: Path, wanted: list[str], names: list[str]) -> None:
-    """Raise unless each wanted column is in the file, once."""
-    check_names(wanted, names)
-    for name in wanted:
-        if names.count(name) > 1:
-            raise TableError(
-                f"A key or a value must be one column: {path.name} has {names.count(name)} called {name!r}. "
-                f"Rename them."
-            )
-
-
 def _with_marks(file: _File, name: str) -> Any:
     return file.text(file.read([name], ()), name)
 
@@ -84,10 +74,9 @@ class _File:
 
     def names(self) -> list[str]:
         """What the columns are called."""
-        csv_of = importlib.import_module("pyarrow.csv")
 
         def header(**options: Any) -> Any:
-            with csv_of.open_csv(self._source(), parse_options=self._parsing(), **options) as reader:
+            with arrow_csv.open_csv(self._source(), parse_options=self._parsing(), **options) as reader:
                 return reader.schema.names
 
         try:
@@ -98,8 +87,7 @@ class _File:
 
     def read(self, columns: list[str], marks: Sequence[str]) -> Any:
         """Columns as bytes, null where one of the marks stands without quotes."""
-        arrow, csv_of = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
-        convert = csv_of.ConvertOptions(
+        convert = arrow_csv.ConvertOptions(
             include_columns=columns,
             column_types=dict.fromkeys(columns, arrow.binary()),
             null_values=list(marks),
@@ -108,13 +96,12 @@ class _File:
         )
 
         def table(**options: Any) -> Any:
-            return csv_of.read_csv(self._source(), parse_options=self._parsing(), convert_options=convert, **options)
+            return arrow_csv.read_csv(self._source(), parse_options=self._parsing(), convert_options=convert, **options)
 
         return self._whatever_the_block(table)
 
     def text(self, table: Any, name: str) -> Any:
         """A column as text."""
-        arrow = importlib.import_module("pyarrow")
         try:
             return table.column(name).cast(arrow.string())
         except arrow.ArrowInvalid:
@@ -128,23 +115,22 @@ class _File:
 
     def _whatever_the_block(self, read: Callable[..., Any]) -> Any:
         """What is read; where a record is longer than a block, with the whole file as one."""
-        arrow, csv_of = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
         try:
             return read()
         except arrow.ArrowInvalid as error:
             size = self.path.stat().st_size if self.content is None else self.content.size
             if "block" in str(error):
-                return read(read_options=csv_of.ReadOptions(block_size=min(max(size, 1), _LARGEST_BLOCK)))
+                return read(read_options=arrow_csv.ReadOptions(block_size=min(max(size, 1), _LARGEST_BLOCK)))
             if "Expected" in str(error):
                 # One thread counts the rows, and says which of them has too many cells or too few.
-                return read(read_options=csv_of.ReadOptions(use_threads=False))
+                return read(read_options=arrow_csv.ReadOptions(use_threads=False))
             raise
 
     def _source(self) -> Any:
-        return str(self.path) if self.content is None else importlib.import_module("pyarrow").BufferReader(self.content)
+        return str(self.path) if self.content is None else arrow.BufferReader(self.content)
 
     def _parsing(self) -> Any:
-        return importlib.import_module("pyarrow.csv").ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
+        return arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
 
 
 def find_delimiter(sample: str, usual: str) -> str:
@@ -158,10 +144,10 @@ def find_delimiter(sample: str, usual: str) -> str:
     """
 
     def judged(delimiter: str) -> tuple[bool, int]:
-        lengths = [len(record) for record in _records(sample, delimiter)]
+        lengths = list(map(len, _records(sample, delimiter)))
         return len(set(lengths)) == 1 and lengths[0] > 1, lengths[0] if lengths else 0
 
-    best: str = max([usual, *DELIMITERS], key=judged)
+    best: str = max(dict.fromkeys([usual, *DELIMITERS]), key=judged)
     return best
 
 

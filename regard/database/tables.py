@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.database.cells import WRITING
 from regard.database.column_names import check_names
 from regard.database.columns import Column
 from regard.database.files import needs_pyarrow, read_file
+from regard.database.notation import WRITING
 from regard.database.pairs import Pairs
 from regard.database.python_columns import column_from
 from regard.database.python_values import Entries
