@@ -83,9 +83,9 @@ class Database:
         self._score = merged(default_scores(columns), score)
 
     @classmethod
-    def _of(cls, pairs: Pairs) -> Database:
+    def _of(cls, pairs: Pairs, score: ScoreLike = None) -> Database:
         database = cls.__new__(cls)
-        database._pairs, database._score = pairs, default_scores(pairs.keys)
+        database._pairs, database._score = pairs, score
         return database
 
     @classmethod
@@ -124,8 +124,10 @@ class Database:
             'Bob'
         """
         pairs = read_table(table, key, value, index)
+        if encoder is None:
+            return cls._of(pairs)
         keys = by_meaning(pairs.keys, encoder)
-        return cls._of(Pairs(keys, pairs.values, pairs.index, pairs.index_name, pairs.said))
+        return cls._of(Pairs(keys, pairs.values, pairs.index, pairs.index_name, pairs.said), default_scores(keys))
 
     @property
     def key_names(self) -> list[str]:
