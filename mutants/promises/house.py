@@ -126,7 +126,7 @@ HOUSE = (
     ),
     Mutant(
         "a quote that is not closed is an error",
-        "regard/database/quotes.py",
+        "regard/database/delimited.py",
         "            if not closed:",
         "            if False:",
         ("tests/database/test_quotes.py",),
