@@ -80,7 +80,7 @@ HOUSE = (
         "regard/database/pairs.py",
         "return (~missing).nonzero().flatten()",
         "return torch.arange(len(missing))",
-        ("tests/database/test_database.py tests/database/test_attending.py",),
+        ("tests/database/test_database.py tests/database/test_similar_rows.py",),
     ),
     Mutant(
         "NaN in a column counts as missing",
@@ -108,7 +108,7 @@ HOUSE = (
         "regard/cli/__init__.py",
         "        except RegardError as error:",
         "        except ZeroDivisionError as error:",
-        ("tests/cli/test_ask.py", "tests/cli/test_command.py"),
+        ("tests/cli/test_ask_mistakes.py", "tests/cli/test_command.py"),
     ),
     Mutant(
         "a closed pipe is no failure",
