@@ -80,6 +80,7 @@ class Rows:
         queries = self.encoding.in_deviations(queries) if chosen.scaled else queries
         top = min(top, len(keys))
         if chosen.usual and keys.dtype == torch.float64 and len(queries) * keys.numel() <= FEW:
+            # The definition: Gaussians, equalities and Softmax need nothing else, and all is read from one matrix.
             scores = chosen.score(queries, keys)
             weights = chosen.weights(scores)
             heaviest = Top(*(each[:, :top] for each in weights.sort(dim=-1, descending=True, stable=True)))
