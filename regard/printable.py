@@ -21,7 +21,7 @@ def printable(text: str) -> str:
         >>> printable("\\x1b[2J and \\u202e")
         '�[2J and �'
     """
-    if text.isprintable():
+    if text.strip(LAYOUT).isprintable():
         return text
     return "".join(each if is_printable(each) else "�" for each in text)
 
@@ -38,7 +38,8 @@ def on_one_line(text: str) -> str:
         >>> on_one_line("New\\n York\\x07")
         'New York�'
     """
-    return printable(" ".join(text.split()))
+    line = " ".join(text.split())
+    return line if line.isprintable() else printable(line)
 
 
 def escaped(text: str) -> str:

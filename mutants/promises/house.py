@@ -80,7 +80,7 @@ HOUSE = (
         "regard/database/pairs.py",
         "return (~missing).nonzero().flatten()",
         "return torch.arange(len(missing))",
-        ("tests/database/test_database.py tests/database/test_attending.py",),
+        ("tests/database/test_database.py tests/database/test_similar_rows.py",),
     ),
     Mutant(
         "NaN in a column counts as missing",
@@ -99,8 +99,8 @@ HOUSE = (
     Mutant(
         "all that commands print goes through the cleaning console",
         "regard/cli/console.py",
-        "yield segment if segment.control else segment._replace(text=printable(segment.text))",
-        "yield segment",
+        "return [each if each.control else each._replace(text=printable(each.text)) for each in segments]",
+        "return segments",
         ("tests/cli/test_console.py",),
     ),
     Mutant(
@@ -108,7 +108,7 @@ HOUSE = (
         "regard/cli/__init__.py",
         "        except RegardError as error:",
         "        except ZeroDivisionError as error:",
-        ("tests/cli/test_ask.py", "tests/cli/test_command.py"),
+        ("tests/cli/test_ask_mistakes.py", "tests/cli/test_command.py"),
     ),
     Mutant(
         "a closed pipe is no failure",
@@ -126,7 +126,7 @@ HOUSE = (
     ),
     Mutant(
         "a quote that is not closed is an error",
-        "regard/database/quotes.py",
+        "regard/database/delimited.py",
         "            if not closed:",
         "            if False:",
         ("tests/database/test_quotes.py",),

@@ -16,7 +16,6 @@ import typer.core
 from regard import __version__
 from regard.cli import ask, doctor, pronounce, see, tour, warm_up
 from regard.cli.console import ends_with_its_reader, print_error, usable_width
-from regard.cli.negative_numbers import CommandWithNumbers
 from regard.cli.option_errors import in_options
 from regard.errors import RegardError
 from regard.printable import on_one_line
@@ -91,7 +90,7 @@ def regard(
 
 
 app.command("tour", epilog=tour.EXAMPLES)(tour.tour)
-app.command("ask", cls=CommandWithNumbers, epilog=ask.EXAMPLES)(ask.ask)
+app.command("ask", cls=ask.AskCommand, epilog=ask.EXAMPLES)(ask.ask)
 app.command("see", epilog=see.EXAMPLES)(see.see)
 app.command("pronounce", epilog=pronounce.EXAMPLES)(pronounce.pronounce)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 from rich.markup import escape
 
 from regard.cli.console import log, out, print_json, write
@@ -29,6 +30,9 @@ EXAMPLES = """\
   regard ask grades.csv --key gpa --value salary --average --json
   cut -d, -f2 new.csv | regard ask grades.csv --key gpa --value salary -
 """
+
+
+NEGATIVE = re.compile(r"-\.?\d")
 
 
 def ask(
@@ -79,7 +83,8 @@ def ask(
         )
     if exact and (score or weights):
         raise typer.BadParameter("--exact compares keys for equality: it goes without --score and --weights.")
-    similarity, rule = named_score(score), named_rule(weights)
+    similarity = named_score(score) if score else None
+    rule = None if weights is None else named_rule(weights)
     with log.status(escape(f"reading {table.name}")):
         from regard.database import Answers, Database
         from regard.database.queries import says_nothing
@@ -105,7 +110,7 @@ def ask(
             answers = Answers([database.average(top=top or 10)])
         else:
             answers = database.attend(parsed, score=similarity, weights=rule, top=top or 10)
-    answers = Answers([replace(answer, message=in_options(answer.message)) for answer in answers])
+    answers = Answers([replace(each, message=in_options(each.message)) if each.message else each for each in answers])
     if as_json:
         print_json(
             {"table": str(table), "key": key, "value": value, "answers": [answer.as_dict() for answer in answers]}
@@ -115,6 +120,36 @@ def ask(
             out.print(*([""] if place else []), answer, sep="\n")
     else:
         out.print(answers)
+
+
+class AskCommand(typer.core.TyperCommand):
+    """The command, to which -3 is a number and not an option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        takes_value = {name for option in self.params for name in option.opts if not getattr(option, "is_flag", True)}
+        return super().parse_args(ctx, _numbers_last(args, takes_value))
+
+
+def _numbers_last(arguments: Sequence[str], takes_value: Collection[str]) -> list[str]:
+    """The arguments with what are no options after two dashes, if there are negative numbers among them.
+
+    Example:
+        >>> _numbers_last(["t.csv", "-3", "--key", "gpa", "3"], {"--key"})
+        ['--key', 'gpa', '--', 't.csv', '-3', '3']
+    """
+    options: list[str] = []
+    others: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--":
+            others += rest
+        elif argument == "-" or not argument.startswith("-") or NEGATIVE.match(argument):
+            others.append(argument)
+        else:
+            options.append(argument)
+            if argument in takes_value:
+                options += [value for value in [next(rest, None)] if value is not None]
+    return [*options, "--", *others] if any(map(NEGATIVE.match, others)) else list(arguments)
 
 
 def _at(line: Line, read: Callable[[Any], Any], query: Any) -> Any:

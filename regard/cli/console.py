@@ -34,8 +34,8 @@ class PrintableConsole(Console):
     """A console whose own colours reach the terminal, and no command that is hidden in a text."""
 
     def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:
-        for segment in super().render(*arguments, **options):
-            yield segment if segment.control else segment._replace(text=printable(segment.text))
+        segments = list(super().render(*arguments, **options))
+        return [each if each.control else each._replace(text=printable(each.text)) for each in segments]
 
 
 def usable_width() -> int | None:

@@ -35,10 +35,8 @@ RULES = {
 }
 
 
-def named_score(texts: Sequence[str] | None) -> Any:
-    """A score, a dict of scores by column, or None if none is named."""
-    if not texts:
-        return None
+def named_score(texts: Sequence[str]) -> Any:
+    """A score, or a dict of scores by column."""
     if len(texts) == 1 and "=" not in texts[0]:
         return _named(texts[0], SCORES, "--score")
     scores: dict[str, Any] = {}
@@ -54,15 +52,13 @@ def named_score(texts: Sequence[str] | None) -> Any:
     return scores
 
 
-def named_rule(text: str | None) -> Any:
-    """A weights rule, or None if none is named."""
+def named_rule(text: str) -> Any:
+    """A weights rule."""
     return _named(text, RULES, "--weights")
 
 
-def _named(text: str | None, known: dict[str, tuple[str, str]], option: str) -> Any:
+def _named(text: str, known: dict[str, tuple[str, str]], option: str) -> Any:
     """The score or rule that `text` names: NAME or NAME:NUMBER."""
-    if text is None:
-        return None
     import regard
 
     name, _, parameter = text.strip().partition(":")

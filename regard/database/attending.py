@@ -1,4 +1,4 @@
-"""Asking: from queries to answers, through `weigh`."""
+"""Asking: from queries to answers, through `weigh`; few rows by its definition, α = rule(score(queries, keys))."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from regard.database.answer import Answer, Row
 from regard.database.bandwidth import Choice, choose
 from regard.database.columns import CategoryColumn, NumberColumn, Quantity, TimeColumn
 from regard.database.combining import Similarity, ranks
-from regard.database.key_matrix import UNKNOWN, Encoding
-from regard.database.messages import no_similar_rows, same_floats, unknown_categories
+from regard.database.key_matrix import Encoding
+from regard.database.messages import missing_query, no_similar_rows, same_floats, unknown_categories
 from regard.database.pairs import Pairs
 from regard.database.precision import WORTHWHILE, Factors, Narrow, in_float32, is_possible
 from regard.database.python_values import plain
-from regard.database.queries import Query
+from regard.database.queries import UNKNOWN, Query
 from regard.database.similarity import IGNORED, ScoreLike, check_options, ignored, similarity, without_quantities
-from regard.database.value_pool import SUM_TO_ONE, Summary, Sums, ValuePool
+from regard.database.value_pool import SUM_TO_ONE, Summary, Sums, Tiles, ValuePool, Weighed
 from regard.errors import OptionError
 from regard.scores import Equal
-from regard.view.weights_view import WeightsView
+from regard.view.readings import Top
 from regard.weights import Uniform, Weights
+
+FEW = 2**16
+"""Up to how many queries × numbers of keys the scores are held at once."""
 
 MATTERS = 1e-6
 """A row matters if it weighs at least this fraction of the heaviest."""
@@ -54,9 +57,6 @@ class Rows:
         self._ends: dict[int, tuple[int, ...]] = {}
         self._narrowed: dict[tuple[bool, ...], Narrow] = {}
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     @cached_property
     def choice(self) -> Choice:
         """The widths that the data choose."""
@@ -70,34 +70,46 @@ class Rows:
         places = [self.columns.index(place) for place in asked]
         return similarity(self.encoding, places, score, weights, lambda: self.choice)
 
-    def encode(self, queries: Sequence[Query], *, scaled: bool) -> Tensor:
-        """Queries as rows of the keys' matrix."""
-        return self.encoding.encode([[query[place] for place in self.columns] for query in queries], scaled=scaled)
+    def encode(self, queries: Sequence[Query]) -> Tensor:
+        """Queries as rows of the keys' matrix, in their own units."""
+        return self.encoding.encode([[query[place] for query in queries] for place in self.columns], len(queries))
 
-    def keys(self, *, scaled: bool) -> Tensor:
-        """The keys as a matrix `(n_rows, dim)`."""
-        return self.encoding.scaled if scaled else self.encoding.own
+    def weigh(self, queries: Tensor, chosen: Similarity, top: int) -> tuple[Weighed, list[float]]:
+        """The weights of the rows for queries in their own units, and the best score of each, if there is a floor."""
+        keys = self.encoding.scaled if chosen.scaled else self.encoding.own
+        queries = self.encoding.in_deviations(queries) if chosen.scaled else queries
+        top = min(top, len(keys))
+        if chosen.usual and keys.dtype == torch.float64 and len(queries) * keys.numel() <= FEW:
+            # The definition: Gaussians, equalities and Softmax need nothing else, and all is read from one matrix.
+            scores = chosen.score(queries, keys)
+            weights = chosen.weights(scores)
+            heaviest = Top(*(each[:, :top] for each in weights.sort(dim=-1, descending=True, stable=True)))
+            return Weighed(chosen.weights.kind, [(slice(None), weights)], heaviest), scores.amax(-1).tolist()
+        weighed = self._through_view(queries, keys, chosen, top)
+        if chosen.floor == -math.inf:
+            return weighed, [0.0] * len(queries)
+        nearest = keys[weighed.top.indices[:, 0].clamp(min=0)]  # −1 where every weight is 0
+        # Each query with its own best row alone: a batch of 1 × 1 scores.
+        return weighed, chosen.score(queries.unsqueeze(1), nearest.unsqueeze(1)).flatten().tolist()
 
-    def view(self, queries: Tensor, chosen: Similarity) -> tuple[WeightsView, Tensor | None]:
-        """The weights of the rows for some queries; and what the values pool to, as `pool.summaries` takes it, or None.
-
-        Many rows are weighed in float32 where that is as exact.
-        """
-        keys, score, rule = self.keys(scaled=chosen.scaled), chosen.score, chosen.weights
+    def _through_view(self, queries: Tensor, keys: Tensor, chosen: Similarity, top: int) -> Weighed:
+        """Weights that are computed again where they are read: of many rows in float32, where that is as exact."""
+        score, rule, sums = chosen.score, chosen.weights, None
         many = keys.dtype == torch.float64 and len(queries) * len(keys) >= WORTHWHILE and is_possible()
         factors = Factors.of(score, rule, self.encoding.dim) if many else None
         if factors is not None:
-            narrow = self._narrow(factors, scaled=chosen.scaled)
+            narrow = self._narrow(keys, factors, scaled=chosen.scaled)
             rounded = narrow.queries(queries, factors)
             if rounded is not None:
-                pooled = narrow.pooled(rounded, factors, self.pool.narrow)
+                sums = narrow.pooled(rounded, factors, self.pool.narrow)
                 queries, keys, score = rounded, narrow.keys, in_float32(score)
-                return weigh(queries, keys, keys.new_ones(len(keys), 1), score=score, weights=rule), pooled
-        return weigh(queries, keys, keys.new_ones(len(keys), 1), score=score, weights=rule), None
+        view = weigh(queries, keys, keys.new_ones(len(keys), 1), score=score, weights=rule)
+        return Weighed(view.kind, Tiles(view), view.top(top), sums)
 
-    def beyond(self, query: Query, place: int) -> str:
+    def beyond(self, encoded: Tensor, place: int) -> str:
         """A remark on a query that is far outside of the rows in a column of numbers or times; "" otherwise."""
-        column = self.encoding.columns[self.columns.index(place)]
+        own = self.columns.index(place)
+        column = self.encoding.columns[own]
         if not isinstance(column, NumberColumn | TimeColumn):
             return ""
         if place not in self._ends:
@@ -105,17 +117,17 @@ class Rows:
             self._ends[place] = tuple(int(self.rows[end]) for end in (numbers.argmin(), numbers.argmax()))
         first, last = self._ends[place]
         low, high = float(column.numbers[first]), float(column.numbers[last])
-        number, margin = column.encode(query[place])[0], BEYOND * (high - low)
+        number, margin = float(encoded[self.encoding.coordinates[own][0]]), BEYOND * (high - low)
         if low - margin <= number <= high + margin:
             return ""
         verb, end = ("begin", first) if number < low else ("end", last)
         return f"the rows {verb} at {column.name} = {plain(column.entries[end])}, far from the query"
 
-    def _narrow(self, factors: Factors, *, scaled: bool) -> Narrow:
+    def _narrow(self, keys: Tensor, factors: Factors, *, scaled: bool) -> Narrow:
         matched = factors.matches > 0
         kind = (scaled, *matched.tolist())
         if kind not in self._narrowed:
-            self._narrowed = {kind: Narrow.of(self.keys(scaled=scaled), matched)}  # the last one alone: keys are large
+            self._narrowed = {kind: Narrow.of(keys, matched)}  # the last one alone: keys are large
         return self._narrowed[kind]
 
 
@@ -125,6 +137,7 @@ class Asker:
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs
         self._rows: dict[tuple[int, ...], Rows] = {}
+        self._usual: dict[tuple[int, ...], tuple[Rows, Similarity]] = {}
 
     def rows(self, asked: Sequence[int]) -> Rows:
         """The rows that can answer queries that know the columns `asked`, with widths of their own.
@@ -138,23 +151,33 @@ class Asker:
         return self._rows[known]
 
     def ask(self, queries: list[Query], score: ScoreLike, weights: Weights | None, top: int) -> list[Answer]:
-        """An answer to each query."""
+        """An answer to each query, also to those that say nothing."""
         check_options(score, weights, self.pairs.keys)
         answers: dict[int, Answer] = {}
         groups: dict[tuple[int, ...], list[int]] = {}
         for place, query in enumerate(queries):
-            groups.setdefault(tuple(column for column, entry in enumerate(query) if entry is not UNKNOWN), []).append(
-                place
-            )
+            known = tuple([column for column, entry in enumerate(query) if entry is not UNKNOWN])
+            groups.setdefault(known, []).append(place)
         for asked, places in groups.items():
-            rows, chosen = self._similar(asked, score, weights)
+            if not asked:
+                answers |= {place: missing_query(self.pairs) for place in places}
+                continue
+            rows, chosen = self._chosen(asked, score, weights)
             if rows.columns != asked:  # what a query says of a column that is ignored must still be an entry of it
-                self.rows(asked).encode([queries[each] for each in places], scaled=False)
-            step = rows.pool.block_size()
+                self.rows(asked).encode([queries[each] for each in places])
+            step = rows.pool.block_size
             for start in range(0, len(places), step):
                 block = places[start : start + step]
                 answers |= zip(block, self._answers([queries[each] for each in block], rows, chosen, top), strict=True)
         return [answers[place] for place in range(len(queries))]
+
+    def _chosen(self, asked: tuple[int, ...], score: ScoreLike, weights: Weights | None) -> tuple[Rows, Similarity]:
+        """The rows and the similarity that answer; where nothing is asked of it, the same for all queries."""
+        if score is not None or weights is not None:
+            return self._similar(asked, score, weights)  # anew: what is learned in them may have changed
+        if asked not in self._usual:
+            self._usual[asked] = self._similar(asked, None, None)
+        return self._usual[asked]
 
     def _similar(self, asked: tuple[int, ...], score: ScoreLike, weights: Weights | None) -> tuple[Rows, Similarity]:
         """The rows that can answer queries that know the columns `asked`, and how.
@@ -169,7 +192,7 @@ class Asker:
         given = score if isinstance(score, Mapping) else {}
         # Beside quantities alone a mismatch gets a weight, and one that was chosen is not given up for rows.
         lost = categories and score is not None and any(self.pairs.keys[place].name not in given for place in heard)
-        if not off or lost or len(self.pairs.complete_in(heard)) == len(rows):
+        if not off or lost or len(self.pairs.complete_in(heard)) == len(rows.rows):
             return rows, replace(chosen, compared=heard)
         if categories and score is None:
             more = self.rows(heard)
@@ -190,23 +213,16 @@ class Asker:
         if isinstance(top, bool) or not isinstance(top, int) or top < 1:
             raise OptionError(f"`top` must be a positive integer: got {top!r}. Pass how many rows to list, such as 10.")
         self._check_rule(chosen.weights)
-        encoded = asked.encode(queries, scaled=chosen.scaled)
-        if not len(asked):
+        encoded = asked.encode(queries)
+        if not len(asked.rows):
             missing = "every row has a missing key or value" if len(self.pairs) else "the database is empty"
             return [self._nothing(query, asked, chosen, f"No similar rows: {missing}.") for query in queries]
-        keys = asked.keys(scaled=chosen.scaled)
         with torch.no_grad():
-            view, pooled = asked.view(encoded, chosen)
-            summaries = asked.pool.summaries(view, pooled)
-            heaviest = view.top(min(top, len(asked)))
-            best = [0.0] * len(queries)
-            if chosen.floor > -math.inf:
-                nearest = keys[heaviest.indices[:, 0].clamp(min=0)]  # −1 where every weight is 0
-                # Each query with its own best row alone: a batch of 1 × 1 scores.
-                best = chosen.score(encoded.unsqueeze(1), nearest.unsqueeze(1)).flatten().tolist()
+            weighed, best = asked.weigh(encoded, chosen, top)
+            summaries = asked.pool.summaries(weighed)
         answers = []
-        for query, (sums, summary), values, indices, score in zip(
-            queries, summaries, heaviest.weights, heaviest.indices, best, strict=True
+        for query, numbers, (sums, summary), values, indices, score in zip(
+            queries, encoded, summaries, weighed.top.weights, weighed.top.indices, best, strict=True
         ):
             if not math.isfinite(sums.total):
                 raise OptionError(
@@ -217,23 +233,32 @@ class Asker:
             if sums.total == 0 or not score > chosen.floor:
                 answers.append(self._nothing(query, asked, chosen, no_similar_rows(query, self.pairs.keys, rows)))
             else:
-                answers.append(self._something(query, asked, chosen, rows, summary, sums))
+                answers.append(self._something(query, numbers, asked, chosen, rows, summary, sums))
         return answers
 
     def _something(
-        self, query: Query, asked: Rows, chosen: Similarity, rows: list[Row], summary: list[Summary], sums: Sums
+        self,
+        query: Query,
+        encoded: Tensor,
+        asked: Rows,
+        chosen: Similarity,
+        rows: list[Row],
+        summary: tuple[Summary, ...],
+        sums: Sums,
     ) -> Answer:
-        compared = chosen.compared if ranks(chosen.weights) else ()
-        remarks = [unknown_categories(query, self.pairs.keys), *(asked.beyond(query, place) for place in compared)]
+        remarks = [unknown_categories(query, self.pairs.keys)]
+        if ranks(chosen.weights):
+            remarks += [asked.beyond(encoded, place) for place in chosen.compared]
         if rows:
             remarks.append(same_floats(query, self.pairs.keys, rows[0].key))
         remark = "; ".join(filter(None, remarks))
+        value, std, probabilities = map(self._by_name, zip(*summary, strict=True))
         return Answer(
             query=self._named(query),
             found=True,
-            value=self._by_name([each.value for each in summary]),
-            std=self._by_name([each.std for each in summary]),
-            probabilities=self._by_name([each.probabilities for each in summary]),
+            value=value,
+            std=std,
+            probabilities=probabilities,
             rows=rows,
             rest=_remainder(sums.total, rows),
             effective_rows=sums.effective_rows,
@@ -257,8 +282,8 @@ class Asker:
         )
 
     def _counts(self, asked: Rows) -> dict[str, Any]:
-        left_out = len(self.pairs) - len(asked)
-        return {"n_rows": len(asked), "n_left_out": left_out, "labels": self.pairs.labels, "notes": self.pairs.notes}
+        n_rows, pairs = len(asked.rows), self.pairs
+        return {"n_rows": n_rows, "n_left_out": len(pairs) - n_rows, "labels": pairs.labels, "notes": pairs.notes}
 
     def _listed(self, asked: Rows, weights: Tensor, indices: Tensor) -> list[Row]:
         """The rows that mattered, as the table knows them."""
@@ -271,10 +296,7 @@ class Asker:
         # Rows as far above the query as others below weigh the same but for rounding: then in the table's order.
         kept.sort(key=lambda pair: (-float(f"{pair[0]:.5g}"), pair[1]))
         rows = asked.rows[[place for _, place in kept]].tolist()
-        return [
-            Row(self.pairs.label(row), self.pairs.key(row), self.pairs.value(row), weight)
-            for row, (weight, _) in zip(rows, kept, strict=True)
-        ]
+        return [Row(*each, weight) for each, (weight, _) in zip(self.pairs.listed(rows), kept, strict=True)]
 
     def _named(self, query: Query) -> Any:
         """A query as the answer shows it: an entry, or a dict with the columns that it knows; None if it knows none."""
@@ -285,7 +307,7 @@ class Asker:
             return next(iter(known.values()), None)
         return known
 
-    def _by_name(self, parts: list[Any]) -> Any:
+    def _by_name(self, parts: Sequence[Any]) -> Any:
         """One part for each value column: itself where there is one column, else a dict of those that are there."""
         if len(parts) == 1:
             return parts[0]

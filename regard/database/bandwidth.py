@@ -102,8 +102,8 @@ class Choice:
     error: float = math.nan
 
 
-def mixed_score(places: Places, widths: Widths) -> Score:
-    """Gaussian over the quantities, plus −log(mismatch) for each category that is equal.
+def mixed_score(places: Places, widths: Widths, dim: int) -> Score:
+    """Gaussian over the quantities, plus −log(mismatch) for each category that is equal; for keys `(n_rows, dim)`.
 
     Under Softmax a constant changes nothing, so a match that adds −log(mismatch) is a mismatch that weighs `mismatch`.
     """
@@ -112,7 +112,8 @@ def mixed_score(places: Places, widths: Widths) -> Score:
     parts: list[Score] = []
     if bandwidths:
         shared = bandwidths[0] if len(set(bandwidths)) == 1 else torch.tensor(bandwidths, dtype=torch.float64)
-        parts.append(Gaussian(shared).on([coordinate for coordinates, _ in heard for coordinate in coordinates]))
+        seen = [coordinate for coordinates, _ in heard for coordinate in coordinates]
+        parts.append(Gaussian(shared) if seen == list(range(dim)) else Gaussian(shared).on(seen))
     for category, mismatch in zip(places.categories, widths.mismatches, strict=True):
         if mismatch < 1.0:
             parts.append(-math.log(mismatch) * Equal().on([category]))

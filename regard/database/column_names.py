@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from regard.errors import TableError
 
@@ -40,3 +41,14 @@ def check_names(
         if name not in available:
             shown = ", ".join(available[:20]) + (f", … ({len(available)} in all)" if len(available) > 20 else "")
             raise TableError(f"{rule}: got {name!r}.{did_you_mean(name, available)} The columns are: {shown}.")
+
+
+def check_columns(path: Path, wanted: list[str], names: list[str]) -> None:
+    """Raise unless each wanted column is in the file, once."""
+    check_names(wanted, names)
+    for name in wanted:
+        if names.count(name) > 1:
+            raise TableError(
+                f"A key or a value must be one column: {path.name} has {names.count(name)} called {name!r}. "
+                f"Rename them."
+            )

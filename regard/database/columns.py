@@ -46,6 +46,10 @@ class Column:
         """The kind of this column, in a word or two."""
         return self.kind
 
+    def encode_all(self, entries: Sequence[Any]) -> list[list[float]]:
+        """Entries, or queries, as numbers, where this column may be a key."""
+        raise NotImplementedError  # pragma: no cover
+
     def notes(self, *, compared: bool) -> list[str]:
         """What has to be said of its entries where they are keys, which are compared, or values."""
         return []
@@ -60,11 +64,7 @@ class Quantity(Column):
         finite = torch.isfinite(numbers).all(dim=-1)
         super().__init__(name, entries, ~finite)
         self.numbers = numbers  # (n_rows, dim)
-
-    @property
-    def dim(self) -> int:
-        """How many numbers an entry has."""
-        return int(self.numbers.shape[-1])
+        self.dim = int(numbers.shape[-1])
 
     def notes(self, *, compared: bool) -> list[str]:
         infinite = int(self.numbers.isinf().any(dim=-1).sum())
@@ -76,8 +76,7 @@ class Quantity(Column):
         raise NotImplementedError  # pragma: no cover
 
     def encode_all(self, entries: Sequence[Any]) -> list[list[float]]:
-        """Entries, or queries, as numbers."""
-        return [self.encode(entry) for entry in entries]
+        return list(map(self.encode, entries))
 
     def mean(self, numbers: Tensor) -> Any:
         """A pooled entry, from its numbers `(dim,)`."""
@@ -327,6 +326,9 @@ class CategoryColumn(Column):
     def label(self) -> str:
         kinds = {type(category) for category in self.categories[:1000]}
         return {frozenset({str}): "text", frozenset({bool}): "yes/no"}.get(frozenset(kinds), "category")
+
+    def encode_all(self, entries: Sequence[Any]) -> list[list[float]]:
+        return [[float(self.code(entry))] for entry in entries]
 
     def code(self, entry: Any) -> int:
         """The place of an entry among the categories; −1 for one that no row has."""

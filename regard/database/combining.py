@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import torch
 
@@ -46,6 +46,7 @@ class Similarity:
         parts: the score of each column in words, for the answer.
         floor: rows are similar only if the best score is above this.
         compared: the key columns that count: those that the query knows and that are not ignored.
+        usual: whether score and rule are the database's own choice: Gaussians and equalities, under Softmax.
     """
 
     score: Score
@@ -54,8 +55,9 @@ class Similarity:
     parts: tuple[str, ...]
     floor: float = -math.inf
     compared: tuple[int, ...] = ()
+    usual: bool = False
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The score and the rule, as text."""
         return " · ".join([*self.parts, words(self.weights)])

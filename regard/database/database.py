@@ -12,12 +12,11 @@ from regard.database.answer import Answer, Answers
 from regard.database.attending import Asker
 from regard.database.columns import names
 from regard.database.lookup import KeyIndex
-from regard.database.messages import missing_key, missing_query
+from regard.database.messages import missing_key
 from regard.database.pairs import Pairs
 from regard.database.python_columns import check_aligned, columns_from, listed_entries
 from regard.database.python_values import Entries
-from regard.database.queries import read_queries, says_nothing
-from regard.database.render import Report, as_html, as_rich, as_text, pairs_report
+from regard.database.queries import read_queries
 from regard.database.similarity import ScoreLike, check_options, merged
 from regard.database.tables import Name, Names, read_table
 from regard.database.text_keys import TextEncoder, as_given, by_meaning, default_scores
@@ -26,6 +25,8 @@ from regard.weights import Weights
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from regard.database.render import Report
 
 Scalar = str | bytes | int | float | Decimal | date | timedelta
 """What is one query, whatever the keys are."""
@@ -82,9 +83,9 @@ class Database:
         self._score = merged(default_scores(columns), score)
 
     @classmethod
-    def _of(cls, pairs: Pairs) -> Database:
+    def _of(cls, pairs: Pairs, score: ScoreLike = None) -> Database:
         database = cls.__new__(cls)
-        database._pairs, database._score = pairs, default_scores(pairs.keys)
+        database._pairs, database._score = pairs, score
         return database
 
     @classmethod
@@ -123,8 +124,10 @@ class Database:
             'Bob'
         """
         pairs = read_table(table, key, value, index)
+        if encoder is None:
+            return cls._of(pairs)
         keys = by_meaning(pairs.keys, encoder)
-        return cls._of(Pairs(keys, pairs.values, pairs.index, pairs.index_name, pairs.said))
+        return cls._of(Pairs(keys, pairs.values, pairs.index, pairs.index_name, pairs.said), default_scores(keys))
 
     @property
     def key_names(self) -> list[str]:
@@ -233,9 +236,7 @@ class Database:
             70333
         """
         queries, many = read_queries(query, self._pairs.keys)
-        asked = [each for each in queries if not says_nothing(each)]
-        found = iter(self._asker.ask(asked, merged(self._score, score), weights, top))
-        answers = [missing_query(self._pairs) if says_nothing(each) else next(found) for each in queries]
+        answers = self._asker.ask(queries, merged(self._score, score), weights, top)
         return Answers(answers) if many else answers[0]
 
     def parse(self, text: str) -> Any:
@@ -270,19 +271,27 @@ class Database:
         return self._of(Pairs(pairs.values, as_given(pairs.keys), pairs.index, pairs.index_name, pairs.said))
 
     def __repr__(self) -> str:
+        from regard.database.render import as_text
+
         return as_text(self._report())
 
     def __rich__(self) -> RenderableType:
+        from regard.database.render import as_rich
+
         return as_rich(self._report())
 
     def _repr_html_(self) -> str:
+        from regard.database.render import as_html
+
         return as_html(self._report())
 
     def _report(self) -> Report:
+        from regard.database.render import pairs_report
+
         pairs = self._pairs
         sides = [", ".join(f"{each.name} ({each.label})" for each in side) for side in (pairs.keys, pairs.values)]
         count = f"{len(pairs):,} pair" + ("s" if len(pairs) != 1 else "")
-        first = [(pairs.label(row), pairs.key(row), pairs.value(row)) for row in range(min(len(pairs), FIRST))]
+        first = list(pairs.listed(range(min(len(pairs), FIRST))))
         title = f"Database of {count}: {' → '.join(sides)}"
         return pairs_report(title, pairs.labels, first, len(pairs) - len(first), pairs.notes)
 

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import re
-from collections.abc import Callable, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from regard.database.cells import SIGNS, TEXT_MARKS, WRITING, Style, understand
-from regard.database.column_names import check_names
-from regard.database.quotes import check_quotes
-from regard.database.text_bytes import chunks_of, contents
-from regard.errors import TableError
+import pyarrow as arrow
+import pyarrow.csv as arrow_csv
 
-DELIMITERS = ",;\t|"
+from regard.database.cells import understand
+from regard.database.column_names import check_columns
+from regard.database.notation import DELIMITERS, SIGNS, TEXT_MARKS, WRITING
+from regard.database.text_bytes import chunks_of, contents
+from regard.database.written_values import Style
+from regard.errors import TableError
 
 _SAMPLE = 1 << 16  # Bytes that the delimiter and the decimal point are judged by.
 _DIGITS = r"(?P<digits>(?:\d{1,3}(?:\.\d{3})+|\d*)(?P<decimals>,\d+)?)(?:[eE][+-]?\d+)?"
 _WITH_COMMA = re.compile(rf"[(+-]? ?[{SIGNS}]? ?{_DIGITS} ?[%{SIGNS}]?\)?")
 _LARGEST_BLOCK = (1 << 31) - 1  # pyarrow takes no larger one.
+_LONGEST_CELL = 1 << 26  # Bytes that a cell in quotes may have: beyond this, its quote is taken for a slip.
+_MOST_NOTES = 3
 
 
 def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, list[str]]]:
@@ -35,7 +39,6 @@ def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, 
         wanted: the names of the columns.
         usual: what stands between the cells, unless the first records say otherwise.
     """
-    arrow = importlib.import_module("pyarrow")
     content = contents(path)
     start = next(chunks_of(path, content), b"")[:_SAMPLE]
     sample = start.decode("utf-8-sig", errors="replace") + "\n" * (len(start) < _SAMPLE)  # the last record is whole
@@ -59,17 +62,6 @@ def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, 
     return arrow.table(arrays, schema=arrow.schema(fields)), notes
 
 
-def check_columns(path: Path, wanted: list[str], names: list[str]) -> None:
-    """Raise unless each wanted column is in the file, once."""
-    check_names(wanted, names)
-    for name in wanted:
-        if names.count(name) > 1:
-            raise TableError(
-                f"A key or a value must be one column: {path.name} has {names.count(name)} called {name!r}. "
-                f"Rename them."
-            )
-
-
 def _with_marks(file: _File, name: str) -> Any:
     return file.text(file.read([name], ()), name)
 
@@ -84,10 +76,9 @@ class _File:
 
     def names(self) -> list[str]:
         """What the columns are called."""
-        csv_of = importlib.import_module("pyarrow.csv")
 
         def header(**options: Any) -> Any:
-            with csv_of.open_csv(self._source(), parse_options=self._parsing(), **options) as reader:
+            with arrow_csv.open_csv(self._source(), parse_options=self._parsing(), **options) as reader:
                 return reader.schema.names
 
         try:
@@ -98,8 +89,7 @@ class _File:
 
     def read(self, columns: list[str], marks: Sequence[str]) -> Any:
         """Columns as bytes, null where one of the marks stands without quotes."""
-        arrow, csv_of = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
-        convert = csv_of.ConvertOptions(
+        convert = arrow_csv.ConvertOptions(
             include_columns=columns,
             column_types=dict.fromkeys(columns, arrow.binary()),
             null_values=list(marks),
@@ -108,13 +98,12 @@ class _File:
         )
 
         def table(**options: Any) -> Any:
-            return csv_of.read_csv(self._source(), parse_options=self._parsing(), convert_options=convert, **options)
+            return arrow_csv.read_csv(self._source(), parse_options=self._parsing(), convert_options=convert, **options)
 
         return self._whatever_the_block(table)
 
     def text(self, table: Any, name: str) -> Any:
         """A column as text."""
-        arrow = importlib.import_module("pyarrow")
         try:
             return table.column(name).cast(arrow.string())
         except arrow.ArrowInvalid:
@@ -128,23 +117,22 @@ class _File:
 
     def _whatever_the_block(self, read: Callable[..., Any]) -> Any:
         """What is read; where a record is longer than a block, with the whole file as one."""
-        arrow, csv_of = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
         try:
             return read()
         except arrow.ArrowInvalid as error:
             size = self.path.stat().st_size if self.content is None else self.content.size
             if "block" in str(error):
-                return read(read_options=csv_of.ReadOptions(block_size=min(max(size, 1), _LARGEST_BLOCK)))
+                return read(read_options=arrow_csv.ReadOptions(block_size=min(max(size, 1), _LARGEST_BLOCK)))
             if "Expected" in str(error):
                 # One thread counts the rows, and says which of them has too many cells or too few.
-                return read(read_options=csv_of.ReadOptions(use_threads=False))
+                return read(read_options=arrow_csv.ReadOptions(use_threads=False))
             raise
 
     def _source(self) -> Any:
-        return str(self.path) if self.content is None else importlib.import_module("pyarrow").BufferReader(self.content)
+        return str(self.path) if self.content is None else arrow.BufferReader(self.content)
 
     def _parsing(self) -> Any:
-        return importlib.import_module("pyarrow.csv").ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
+        return arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
 
 
 def find_delimiter(sample: str, usual: str) -> str:
@@ -158,10 +146,10 @@ def find_delimiter(sample: str, usual: str) -> str:
     """
 
     def judged(delimiter: str) -> tuple[bool, int]:
-        lengths = [len(record) for record in _records(sample, delimiter)]
+        lengths = list(map(len, _records(sample, delimiter)))
         return len(set(lengths)) == 1 and lengths[0] > 1, lengths[0] if lengths else 0
 
-    best: str = max([usual, *DELIMITERS], key=judged)
+    best: str = max(dict.fromkeys([usual, *DELIMITERS]), key=judged)
     return best
 
 
@@ -187,3 +175,67 @@ def _has_decimal_commas(sample: str, delimiter: str) -> bool:
         ):
             return True
     return False
+
+
+def check_quotes(chunks: Iterable[bytes], delimiter: str, n_columns: int, name: str) -> list[str]:
+    """Raise where a quote is never closed, or closes within a cell of another line; notes on cells that hold rows.
+
+    A quote that is not closed would swallow the rows below it.
+
+    Args:
+        chunks: the bytes of the file, in order.
+        delimiter: what stands between its cells.
+        n_columns: how many columns it has.
+        name: what the file is called.
+    """
+    apart = re.escape(delimiter.encode())
+    # A quote that opens a cell, all up to the one that closes it, and what follows up to the end of the cell. Quotes
+    # within a cell that has no quote before it are text: 5" is five inches.
+    cell = re.compile(rb'"(?<![^%b\r\n]")((?:[^"]++|"")*+)("?)([^%b\r\n]*+)' % (apart, apart))
+    rest, line, notes = b"", 1, []
+    for chunk, is_last in _with_last(chunks):
+        if b'"' not in chunk and b'"' not in rest and rest:
+            line += rest.count(b"\n") + chunk.count(b"\n", 0, len(chunk) - 1)
+            rest = chunk[-1:] or rest
+            continue
+        text = rest + chunk
+        # What the next bytes go on with: whether a quote opens a cell is told by what stands before it.
+        kept = max(len(text.rstrip(b'"')) - 1, 0)
+        for found in cell.finditer(text):
+            at = line + text.count(b"\n", 0, found.start()) if found.end() == len(text) or b"\n" in found[1] else 0
+            if found.end() == len(text) and not is_last and len(text) - found.start() < _LONGEST_CELL:
+                kept = max(found.start() - 1, 0)
+                break
+            inside, closed, after = found.groups()
+            if not closed:
+                raise TableError(
+                    f"{name}, line {at}: a quote must be closed: the one that opens a cell there never is. Close it, "
+                    f'or write "" for a quote in a text.'
+                )
+            breaks = inside.count(b"\n")
+            if breaks and after.strip():
+                raise TableError(
+                    f"{name}, line {at}: a quote must be closed where its cell ends: the one that opens a cell there "
+                    f'is closed on line {at + breaks}, within another cell. Close it, or write "" for a quote in a '
+                    f"text."
+                )
+            if breaks and n_columns > 1 and inside.count(delimiter.encode()) == breaks * (n_columns - 1):
+                notes.append(
+                    f"{name}, line {at}: a cell in quotes goes on for {breaks + 1} lines and holds what looks like "
+                    f"rows; if its quote is a slip, take it out"
+                )
+        line += text.count(b"\n", 0, kept)
+        rest = text[kept:]
+    return notes[:_MOST_NOTES]
+
+
+def _with_last(chunks: Iterable[bytes]) -> Iterable[tuple[bytes, bool]]:
+    """Each chunk, and whether it is the last. A mark of the encoding at the very beginning is left out."""
+    held, first = b"", True
+    for chunk in chunks:
+        if held:
+            yield held, False
+        held = chunk
+        if first:
+            held, first = chunk.removeprefix(BOM_UTF8), False
+    yield held, True

@@ -8,8 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from regard.database.arrow_buffers import expanded_size
-from regard.database.column_names import closest
-from regard.database.delimited import check_columns, read_csv
+from regard.database.column_names import check_columns, closest
 from regard.database.expanded_size import column_size
 from regard.database.parquet import read_parquet
 from regard.database.text_bytes import COMPRESSED, check_size
@@ -47,6 +46,8 @@ def read_file(path: Path, wanted: list[str]) -> tuple[Any, dict[str, list[str]]]
     arrow = needs_pyarrow(f"reading {path.name}")
     try:
         if kind in CSV:
+            from regard.database.delimited import read_csv
+
             return read_csv(path, wanted, CSV[kind])
         return (read_parquet if kind in PARQUET else _read_arrow)(path, wanted), {}
     except (arrow.ArrowException, OSError, UnicodeDecodeError, MemoryError, OverflowError) as error:

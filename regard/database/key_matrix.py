@@ -13,9 +13,6 @@ from torch import Tensor
 from regard.database.columns import CategoryColumn, Column, Quantity, TextColumn, VectorColumn
 from regard.database.leave_one_out import Places
 
-UNKNOWN = object()
-"""Stands in a query for a column that the query says nothing about."""
-
 
 class Encoding:
     """The keys of the rows that are complete, as a matrix `(n_rows, dim)`.
@@ -29,14 +26,10 @@ class Encoding:
         self.columns = tuple(columns)
         self.rows = rows
         self.coordinates: list[list[int]] = []
+        self.dim = 0
         for column in columns:
-            start = self.dim
-            self.coordinates.append(list(range(start, start + (column.dim if isinstance(column, Quantity) else 1))))
-
-    @property
-    def dim(self) -> int:
-        """The number of coordinates."""
-        return sum(map(len, self.coordinates))
+            start, self.dim = self.dim, self.dim + (column.dim if isinstance(column, Quantity) else 1)
+            self.coordinates.append(list(range(start, self.dim)))
 
     @cached_property
     def dtype(self) -> torch.dtype:
@@ -62,9 +55,10 @@ class Encoding:
     @cached_property
     def scaled(self) -> Tensor:
         """Quantities in standard deviations from their mean, categories as codes: `(n_rows, dim)`."""
-        return self._scaled(self.own)
+        return self.in_deviations(self.own)
 
-    def _scaled(self, own: Tensor) -> Tensor:
+    def in_deviations(self, own: Tensor) -> Tensor:
+        """Keys or queries in standard deviations, from their own units."""
         return (own / self.unit - self._centre) / self._scale
 
     @cached_property
@@ -119,25 +113,17 @@ class Encoding:
         """Where some columns stand."""
         return Places(tuple(tuple(self.coordinates[each]) for each in quantities), tuple(self.places(categories)))
 
-    def encode(self, queries: Sequence[Sequence[Any]], *, scaled: bool) -> Tensor:
-        """Queries as rows of the matrix, `(n_queries, dim)`: one entry for each column, or UNKNOWN."""
-        columns = [
-            _encoded(column, [query[place] for query in queries], len(coordinates))
-            for place, (column, coordinates) in enumerate(zip(self.columns, self.coordinates, strict=True))
-        ]
-        lines = [[number for column in columns for number in column[place]] for place in range(len(queries))]
-        own = torch.tensor(lines, dtype=self.dtype).reshape(len(lines), self.dim)
-        return self._scaled(own) if scaled else own
+    def encode(self, entries: Sequence[Sequence[Any]], n_queries: int) -> Tensor:
+        """Queries as rows of the matrix, in their own units: `(n_queries, dim)`.
 
-
-def _encoded(column: Column, entries: Sequence[Any], dim: int) -> list[list[float]]:
-    """The entries of queries as numbers, together: zeros where a query says nothing."""
-    known = [entry for entry in entries if entry is not UNKNOWN]
-    if isinstance(column, Quantity):
-        numbers = iter(column.encode_all(known))
-    else:
-        numbers = iter([[float(_category(column).code(entry))] for entry in known])
-    return [[0.0] * dim if entry is UNKNOWN else next(numbers) for entry in entries]
+        Args:
+            entries: what the queries say of each column.
+            n_queries: how many they are.
+        """
+        numbers = torch.zeros(n_queries, self.dim, dtype=self.dtype)
+        for column, coordinates, each in zip(self.columns, self.coordinates, entries, strict=True):
+            numbers[:, coordinates] = torch.tensor(column.encode_all(each), dtype=self.dtype)
+        return numbers
 
 
 def _category(column: Column) -> CategoryColumn:

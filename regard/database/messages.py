@@ -7,11 +7,10 @@ from typing import Any
 
 from regard.database.answer import Answer, Row
 from regard.database.columns import CategoryColumn, Column, NumberColumn, names
-from regard.database.key_matrix import UNKNOWN
 from regard.database.lookup import has_entry, nearest
 from regard.database.pairs import Pairs
 from regard.database.python_values import plain
-from regard.database.queries import Query
+from regard.database.queries import UNKNOWN, Query
 from regard.errors import MissingKey
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -54,11 +54,12 @@ class Pairs:
         self.keys, self.values = tuple(map(as_key, keys)), values
         self.index, self.index_name = index, index_name
         self.said = said
+        self._length = n_keys
 
     def __len__(self) -> int:
-        return len(self.keys[0])
+        return self._length
 
-    @property
+    @cached_property
     def labels(self) -> Labels:
         """What everything is called."""
         ids = frozenset(column.name for column in self.keys if isinstance(column, IdColumn))
@@ -77,25 +78,28 @@ class Pairs:
         missing = torch.stack([column.missing for column in columns]).any(dim=0)
         return (~missing).nonzero().flatten()
 
-    def label(self, row: int) -> Any:
-        """The row's own label."""
-        return row if self.index is None else self.index[row]
-
-    def key(self, row: int) -> Any:
-        """The key of a row: an entry, or a tuple with one for each key column."""
-        return self.keys[0].entries[row] if len(self.keys) == 1 else tuple(column.entries[row] for column in self.keys)
+    def listed(self, rows: Sequence[int]) -> Iterator[tuple[Any, Any, Any]]:
+        """The label, the key and the value of some rows."""
+        labels = rows if self.index is None else map(self.index.__getitem__, rows)
+        keys = [map(column.entries.__getitem__, rows) for column in self.keys]
+        values = [map(column.entries.__getitem__, rows) for column in self.values]
+        return zip(labels, self._joined_keys(keys), self._joined_values(values), strict=True)
 
     def value(self, row: int) -> Any:
         """The value of a row: an entry, or a dict with one for each value column."""
-        if len(self.values) == 1:
-            return self.values[0].entries[row]
-        return {column.name: column.entries[row] for column in self.values}
+        return next(iter(self._joined_values([[column.entries[row]] for column in self.values])))
 
     def each(self) -> Iterator[tuple[Any, Any]]:
         """Every key with its value, in order."""
-        keys, values = (zip(*(column.entries for column in side), strict=True) for side in (self.keys, self.values))
-        for key, value in zip(keys, values, strict=True):
-            yield (
-                key[0] if len(self.keys) == 1 else key,
-                value[0] if len(self.values) == 1 else dict(zip(names(self.values), value, strict=True)),
-            )
+        keys, values = ([column.entries for column in side] for side in (self.keys, self.values))
+        return zip(self._joined_keys(keys), self._joined_values(values), strict=True)
+
+    def _joined_keys(self, columns: Sequence[Iterable[Any]]) -> Iterable[Any]:
+        """Keys of some rows: entries, or tuples with one for each key column."""
+        return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
+
+    def _joined_values(self, columns: Sequence[Iterable[Any]]) -> Iterable[Any]:
+        """Values of some rows: entries, or dicts with one for each value column."""
+        if len(columns) == 1:
+            return columns[0]
+        return (dict(zip(self.labels.values, each, strict=True)) for each in zip(*columns, strict=True))

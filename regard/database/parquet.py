@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.database.delimited import check_columns
+from regard.database.column_names import check_columns
 from regard.database.expanded_size import NUMBER, ROW, column_size
 from regard.database.text_bytes import SMALL_NUMBERS, allowed, check_size
 

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from regard.database.column_names import check_names
 from regard.database.columns import CategoryColumn, Column, NumberColumn, VectorColumn, names
-from regard.database.key_matrix import UNKNOWN
 from regard.database.python_values import is_missing, plain
 from regard.errors import OptionError, ShapeError
+
+UNKNOWN = object()
+"""Stands in a query for a column that the query says nothing about."""
 
 Query = tuple[Any, ...]
 """One entry for each key column; UNKNOWN where the query says nothing about that column."""
@@ -37,7 +39,7 @@ def read_queries(query: Any, columns: Sequence[Column]) -> tuple[list[Query], bo
             tuple(UNKNOWN if is_infinite(entry, column) else entry for entry, column in zip(each, columns, strict=True))
             for each in queries
         ]
-    if not many and says_nothing(queries[0]):
+    if not many and all(entry is UNKNOWN for entry in queries[0]):
         raise OptionError(
             f"A query must say something about at least one key column ({', '.join(names(columns))}): got nothing. "
             f"Use .average() to average over every row."
@@ -57,9 +59,8 @@ def is_infinite(entry: Any, column: Column) -> bool:
 
 
 def says_nothing(query: Any) -> bool:
-    """Whether a query leaves out every column, or has a missing entry in it: among many, it is not answered."""
-    entries = query if isinstance(query, tuple) else (query,)
-    return all(entry is UNKNOWN or is_missing(plain(entry)) for entry in entries)
+    """Whether a query, as it is asked, has nothing but missing entries: among many, it is not answered."""
+    return all(is_missing(plain(entry)) for entry in (query if isinstance(query, tuple) else (query,)))
 
 
 def _read(query: Any, columns: Sequence[Column]) -> tuple[list[Query], bool]:

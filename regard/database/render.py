@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import zip_longest
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from regard.database.layout import cell_width, fitted, padded, wrapped
+from regard.database.layout import fitted, padded, wrapped
 from regard.printable import on_one_line
 from regard.view.drawing import BAR_COLOUR, bar, percent
 
@@ -56,44 +56,50 @@ class Report:
         for name in ("headline", "warning"):
             object.__setattr__(self, name, on_one_line(getattr(self, name)))
         for name in ("header", "notes"):
-            object.__setattr__(self, name, [on_one_line(text) for text in getattr(self, name)])
-        object.__setattr__(self, "lines", [[on_one_line(cell) for cell in line] for line in self.lines])
+            object.__setattr__(self, name, list(map(on_one_line, getattr(self, name))))
+        object.__setattr__(self, "lines", [list(map(on_one_line, line)) for line in self.lines])
 
 
 def answer_report(answer: Answer) -> Report:
     """An answer: the value, the rows behind it with a bar for each weight, and how they were weighed."""
     labels = answer.labels
     header = [labels.index, *labels.keys, *labels.values, "weight"]
-    rows = [] if _none_stands_out(answer) else answer.rows
+    weights = [row.weight for row in answer.rows]
+    shares = list(map(_weight_writer(answer), weights))
+    # Rows that are listed and like all the others: ten times "<0.01%" says nothing.
+    alike = len(set(shares)) == 1 and abs(weights[0]) < 1e-3 and len(weights) < answer.n_rows
+    rows, shares = ([], []) if alike else (answer.rows, shares)
     columns = [
-        [label(row.index) for row in rows],
+        list(map(label, [row.index for row in rows])),
         *_texts([row.key for row in rows], labels.keys, labels.ids),
         *_texts([row.value for row in rows], labels.values),
-        [_weight(answer, row.weight) for row in rows],
+        shares,
     ]
-    lines = [list(line) for line in zip(*columns, strict=True)]
-    numeric = [all(_looks_numeric(cell) for cell in column) for column in columns]
-    heaviest = max((abs(row.weight) for row in rows), default=0.0) or 1.0
+    heaviest = max(map(abs, weights), default=0.0) or 1.0
     bars = [row.weight / heaviest for row in rows]
     headline = _headline(answer)
-    return Report(headline, header, lines, bars, _notes(answer, headline), numeric, answer.message)
+    return Report(
+        headline, header, _lines(columns), bars, _notes(answer, headline, alike), _numeric(columns), answer.message
+    )
 
 
-def _none_stands_out(answer: Answer) -> bool:
-    """Whether the rows that are listed are like all the others: ten times "<0.01%" says nothing."""
-    shares = {_weight(answer, row.weight) for row in answer.rows}
-    return len(shares) == 1 and abs(answer.rows[0].weight) < 1e-3 and len(answer.rows) < answer.n_rows
+def _lines(columns: Sequence[Sequence[str]]) -> list[list[str]]:
+    return list(map(list, zip(*columns, strict=True)))
 
 
-def _notes(answer: Answer, headline: str) -> list[str]:
-    """What has to be said below an answer."""
+def _numeric(columns: Sequence[Sequence[str]]) -> list[bool]:
+    return [all(map(_looks_numeric, column)) for column in columns]
+
+
+def _notes(answer: Answer, headline: str, alike: bool) -> list[str]:
+    """What has to be said below an answer; `alike`: its rows weigh the same, and are not listed."""
     if says_nothing(answer):
         return list(answer.notes)
     notes = []
-    if _none_stands_out(answer):
-        notes.append(f"no row stands out: each weighs {_weight(answer, answer.rows[0].weight)} or less")
+    if alike:
+        notes.append(f"no row stands out: each weighs {_weight_writer(answer)(answer.rows[0].weight)} or less")
     elif answer.found and abs(answer.rest) > 5e-4:
-        notes.append(f"the other rows weigh {_weight(answer, answer.rest)}")
+        notes.append(f"the other rows weigh {_weight_writer(answer)(answer.rest)}")
     if " ± " in headline:
         notes.append(SPREAD)
     counted = f"{answer.n_rows:,} row" + ("s" if answer.n_rows != 1 else "")
@@ -104,10 +110,10 @@ def _notes(answer: Answer, headline: str) -> list[str]:
     return [*notes, f"{counted} · {answer.similarity}", *answer.notes]
 
 
-def _weight(answer: Answer, weight: float) -> str:
-    """One of an answer's weights: in percent, where they sum to 1."""
-    total = answer.rest + sum(row.weight for row in answer.rows)
-    return percent(weight) if abs(total - 1) < 1e-3 else shown(weight)
+def _weight_writer(answer: Answer) -> Callable[[float], str]:
+    """How an answer's weights are written: in percent, where they sum to 1."""
+    total = answer.rest + sum([row.weight for row in answer.rows])
+    return percent if abs(total - 1) < 1e-3 else shown
 
 
 def _about(count: float) -> str:
@@ -126,9 +132,8 @@ def answers_report(answers: Answers) -> Report:
         *_texts([answer.query for answer in answers], first.keys, first.ids),
         results,
         [f"{first.index} {label(row.index)}" if row else "" for row in best],
-        [_weight(answer, row.weight) if row else "" for answer, row in zip(answers, best, strict=True)],
+        [_weight_writer(answer)(row.weight) if row else "" for answer, row in zip(answers, best, strict=True)],
     ]
-    lines = [list(line) for line in zip(*columns, strict=True)]
     bars = [row.weight if row else 0.0 for row in best]
     said = [
         *(answer.similarity for answer in answers),
@@ -139,7 +144,7 @@ def answers_report(answers: Answers) -> Report:
     notes = [note for note in dict.fromkeys(said) if note]
     whole = [len(first.keys)]  # The answers themselves are never cut.
     counted = "1 answer" if len(answers) == 1 else f"{len(answers):,} answers"
-    return Report(f"{counted}: {', '.join(first.values)}", header, lines, bars, notes, whole=whole)
+    return Report(f"{counted}: {', '.join(first.values)}", header, _lines(columns), bars, notes, whole=whole)
 
 
 def pairs_report(
@@ -152,10 +157,8 @@ def pairs_report(
         *_texts([key for _, key, _ in pairs], labels.keys, labels.ids),
         *_texts([value for _, _, value in pairs], labels.values),
     ]
-    lines = [list(line) for line in zip(*columns, strict=True)]
-    numeric = [all(_looks_numeric(cell) for cell in column) for column in columns]
     more = [f"… and {n_more:,} more"] if n_more else []
-    return Report(title, header, lines, notes=[*more, *notes], numeric=numeric)
+    return Report(title, header, _lines(columns), notes=[*more, *notes], numeric=_numeric(columns))
 
 
 def as_text(report: Report, width: int = WIDTH) -> str:
@@ -166,18 +169,21 @@ def as_text(report: Report, width: int = WIDTH) -> str:
     return "\n".join(out + [line for note in report.notes for line in wrapped(note, width)])
 
 
-def _table(report: Report, width: int) -> Iterator[tuple[str, str]]:
+def _table(report: Report, width: int) -> list[tuple[str, str]]:
     """The lines of the table, the header first, each with its bar."""
     if not report.lines:
-        return
-    cells, length = fitted([report.header, *report.lines], width, BAR if report.bars else 0, report.whole)
-    widths = [max(cell_width(part) for cell in column for part in cell) for column in zip(*cells, strict=True)]
-    numeric = report.numeric or [False] * len(widths)
-    for place, line in enumerate(cells):
-        for depth, parts in enumerate(zip_longest(*line, fillvalue="")):
-            texts = [padded(part, size, right=right) for part, size, right in zip(parts, widths, numeric, strict=True)]
-            drawn = length and place and not depth
-            yield "  ".join(texts), f"  {bar(report.bars[place - 1], length)}" if drawn else ""
+        return []
+    columns = list(zip(report.header, *report.lines, strict=True))
+    cells, length = fitted(columns, width, BAR if report.bars else 0, report.whole)
+    lines: list[tuple[str, ...]] = []
+    bars: list[str] = []
+    for place, row in enumerate(zip(*cells, strict=True)):
+        parts = list(zip_longest(*row, fillvalue=""))  # the lines of its cells
+        lines += parts
+        bars += [f"  {bar(report.bars[place - 1], length)}" if length and place else "", *[""] * (len(parts) - 1)]
+    numeric = report.numeric or [False] * len(columns)
+    texts = [padded(column, right=right) for column, right in zip(zip(*lines, strict=True), numeric, strict=True)]
+    return list(zip(map("  ".join, zip(*texts, strict=True)), bars, strict=True))
 
 
 def as_rich(report: Report) -> RenderableType:
@@ -192,16 +198,16 @@ class _ForConsole:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         from rich.text import Text
 
-        yield Text(self.report.headline, style="bold")
+        lines = [Text(self.report.headline, style="bold")]
         if self.report.warning:
-            yield Text(self.report.warning, style="yellow")
+            lines.append(Text(self.report.warning, style="yellow"))
         for place, (line, picture) in enumerate(_table(self.report, options.max_width)):
-            text = Text(line, style="" if place else "dim", overflow="fold")
+            text = Text(line, style="" if place else "dim")
             text.append(picture, style=BAR_COLOUR)
             text.rstrip()
-            yield text
-        for note in self.report.notes:
-            yield Text(note, style="dim")
+            lines.append(text)
+        lines += [Text(note, style="dim") for note in self.report.notes]
+        yield Text("\n").join(lines)
 
 
 def as_html(report: Report) -> str:
@@ -278,7 +284,7 @@ def apart(entries: Sequence[Any]) -> list[str]:
         >>> apart([1e6 + 0.001, 1e6 + 0.002]), apart([1.0, 2.5]), apart([2442, 10314])
         (['1,000,000.001', '1,000,000.002'], ['1.0', '2.5'], ['2,442', '10,314'])
     """
-    grouped = any(_is_number(entry) and abs(entry) >= GROUPED for entry in entries)
+    grouped = any(map(_is_large, entries))
     texts = [shown(entry, grouped=grouped) for entry in entries]
     if all(isinstance(entry, float) for entry in entries):
         for digits in range(6, 18):
@@ -295,8 +301,8 @@ def says_nothing(answer: Answer) -> bool:
     return answer.query is None and not answer.found and not answer.similarity
 
 
-def _is_number(entry: Any) -> bool:
-    return isinstance(entry, int | float) and not isinstance(entry, bool) and math.isfinite(entry)
+def _is_large(entry: Any) -> bool:
+    return isinstance(entry, int | float) and GROUPED <= abs(entry) < math.inf
 
 
 def _headline(answer: Answer) -> str:

@@ -75,7 +75,7 @@ def without_quantities(encoding: Encoding, whole: Encoding, chosen: Similarity, 
     columns = [whole.columns.index(column) for column in encoding.columns]
     widths = Widths((), tuple(_width_of(whole, place, choice) for place in columns))
     places = encoding.places_of([], range(len(columns)))
-    return replace(chosen, score=mixed_score(places, widths).to(encoding.dtype))
+    return replace(chosen, score=mixed_score(places, widths, encoding.dim).to(encoding.dtype))
 
 
 def _chosen(
@@ -88,14 +88,15 @@ def _chosen(
     )
     rule = weights or Softmax()
     text = [_default_text(encoding, place, choice) for place in [*quantities, *categories]]
-    check_signs(rule, Gaussian(1.0), f"the default, {text[0]}")
+    if weights is not None:
+        check_signs(weights, Gaussian(1.0), f"the default, {text[0]}")
     heard = [place for place, width in enumerate(widths.bandwidths) if width < math.inf] or [len(quantities) - 1]
     text[heard[-1]] += f", by {choice.method}" + _asked_of(encoding, choice)
     # Rows that differ in a category are still similar, however little they weigh beside rows that do not.
     best_possible = sum(-math.log(max(mismatch, FORGIVEN)) for mismatch in widths.mismatches)
     floor = best_possible - TOO_FAR**2 / 2 + choice.typical
-    score = mixed_score(encoding.places_of(quantities, categories), widths).to(encoding.dtype)
-    return Similarity(score, rule, True, tuple(text), floor if ranks(rule) else -math.inf)
+    score = mixed_score(encoding.places_of(quantities, categories), widths, encoding.dim).to(encoding.dtype)
+    return Similarity(score, rule, True, tuple(text), floor if ranks(rule) else -math.inf, usual=weights is None)
 
 
 def _given(

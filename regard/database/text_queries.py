@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from regard.database.cells import MARKS, TEXT_MARKS
 from regard.database.columns import (
     CategoryColumn,
     Column,
@@ -18,7 +17,7 @@ from regard.database.columns import (
     VectorColumn,
     names,
 )
-from regard.database.delimited import DELIMITERS
+from regard.database.notation import DELIMITERS, MARKS, TEXT_MARKS
 from regard.database.queries import is_infinite
 from regard.errors import OptionError
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -12,7 +11,9 @@ from torch import Tensor
 
 from regard.database.columns import CategoryColumn, Column, Quantity
 from regard.database.key_matrix import safe_unit
+from regard.view.readings import Top
 from regard.view.weights_view import WeightsView
+from regard.weights import Kind
 
 LIKELIEST = 1000
 """How many categories an answer keeps; a column of names may have a million."""
@@ -28,8 +29,37 @@ SUM_TO_ONE = ("convex", "one-hot", "uniform")
 """The kinds of weights that make a mean, a spread and probabilities."""
 
 
-@dataclass(frozen=True)
-class Summary:
+class Weighed(NamedTuple):
+    """The weights α of the rows for some queries.
+
+    Attributes:
+        kind: what the rule promises of them.
+        tiles: which rows, and α of all queries and those rows, `(n_queries, rows)`, until there are no more.
+        top: the heaviest of each query.
+        sums: Σ w, Σ w² and Σ w · `ValuePool.narrow` of each query, where they are known, up to a factor and its square.
+    """
+
+    kind: Kind
+    tiles: Iterable[tuple[slice, Tensor]]
+    top: Top
+    sums: Tensor | None = None
+
+
+class Tiles:
+    """The weights of a view, a block of rows at a time, so that queries × rows stay within the budget."""
+
+    def __init__(self, view: WeightsView) -> None:
+        self.view = view
+
+    def __iter__(self) -> Iterator[tuple[slice, Tensor]]:
+        n_queries, n_rows = self.view.shape[-2:]
+        step = max(1, BUDGET // max(n_queries, 1))
+        for start in range(0, n_rows, step):
+            rows = slice(start, min(start + step, n_rows))
+            yield rows, self.view.tile(slice(n_queries), rows)
+
+
+class Summary(NamedTuple):
     """What one query makes of one value column."""
 
     value: Any
@@ -100,18 +130,17 @@ class ValuePool:
             parts += [centred.mT, centred.square().mT]
         return torch.cat(parts)
 
-    def _pooled(self, view: WeightsView, sums: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _pooled(self, weighed: Weighed) -> tuple[Tensor, Tensor]:
         """Σ α v, `(n_queries, 1 + 3 · dims)`, and Σ α², `(n_queries,)`: in float64, whatever the weights are in."""
-        if sums is not None:
-            return self._from_narrow(sums)
-        n_queries, n_rows = view.shape[-2:]
+        if weighed.sums is not None:
+            return self._from_narrow(weighed.sums)
+        n_queries = len(weighed.top.indices)
         pooled = torch.zeros(n_queries, self.matrix.shape[-1], dtype=torch.float64)
         squares = torch.zeros(n_queries, dtype=torch.float64)
-        for columns in _blocks(n_queries, n_rows):
-            tile = view.tile(range(n_queries), columns).double()
-            pooled += tile @ self.matrix[columns.start : columns.stop]
-            squares += tile.square().sum(-1)
-        if view.kind in SUM_TO_ONE:
+        for rows, tile in weighed.tiles:
+            pooled += tile.double() @ self.matrix[rows]
+            squares += tile.double().square().sum(-1)
+        if weighed.kind in SUM_TO_ONE:
             total = torch.where(pooled[:, :1] > 0, pooled[:, :1], 1)
             pooled, squares = pooled / total, squares / total.squeeze(-1).square()
         return pooled, squares
@@ -142,56 +171,46 @@ class ValuePool:
                     parts.append((codes.unsqueeze(-1) == frequent).double())
         return torch.cat(parts, dim=-1) if parts else None
 
+    @cached_property
     def block_size(self) -> int:
         """How many queries are pooled at a time."""
-        widest = max(
-            (len(column.categories) for column in self.columns if isinstance(column, CategoryColumn)), default=1
-        )
+        widest = max([len(column.categories) for column in self.columns if isinstance(column, CategoryColumn)] or [1])
         return max(1, min(256, BUDGET // max(widest, 1)))
 
-    def summaries(self, view: WeightsView, sums: Tensor | None = None) -> list[tuple[Sums, list[Summary]]]:
-        """For each query of a view: sums of its weights, and a summary for each value column.
-
-        Args:
-            view: the weights.
-            sums: Σ w, Σ w² and Σ w · `narrow` of each query, where they are known, up to a factor and its square.
-        """
-        pooled, squares = self._pooled(view, sums)  # (n_queries, 1 + 3 · dims), (n_queries,)
-        weights = [Sums(*each) for each in zip(pooled[:, 0].tolist(), squares.tolist(), strict=True)]
+    def summaries(self, weighed: Weighed) -> Iterable[tuple[Sums, tuple[Summary, ...]]]:
+        """For each query: sums of its weights, and a summary for each value column."""
+        pooled, squares = self._pooled(weighed)  # (n_queries, 1 + 3 · dims), (n_queries,)
         by_column: list[list[Summary]] = []
         start = 1
         for place, column in enumerate(self.columns):
             if isinstance(column, Quantity):
                 stop = start + 3 * column.dim
-                by_column.append(self._quantity(place, column, pooled[:, :1], pooled[:, start:stop], view.kind))
+                by_column.append(self._quantity(place, column, pooled[:, :1], pooled[:, start:stop], weighed.kind))
                 start = stop
             elif isinstance(column, CategoryColumn):
-                by_column.append(self._category(column, view))
+                by_column.append(self._category(column, weighed))
             else:
-                best = view.top(1).indices.flatten().clamp(min=0).tolist()
+                best = weighed.top.indices[:, 0].clamp(min=0).tolist()
                 by_column.append([Summary(column.entries[int(self.rows[row])]) for row in best])
-        return [(each, [column[query] for column in by_column]) for query, each in enumerate(weights)]
+        return zip(map(Sums, pooled[:, 0].tolist(), squares.tolist()), zip(*by_column, strict=True), strict=True)
 
-    def _quantity(self, place: int, column: Quantity, total: Tensor, pooled: Tensor, kind: str) -> list[Summary]:
-        apart, first, second = (pooled[:, part * column.dim : (part + 1) * column.dim] for part in range(3))
+    def _quantity(self, place: int, column: Quantity, total: Tensor, pooled: Tensor, kind: Kind) -> list[Summary]:
+        apart, first, second = pooled.tensor_split(3, dim=-1)
         _, scale, unit, centre = self._centred[place]
         # A sum of large values would lose digits that their differences have.
         means = (apart + centre * total) * unit
-        spreads: list[Any] = [None] * len(pooled)
-        if kind in SUM_TO_ONE:
-            variance = second - first.square()
-            noise = 64 * torch.finfo(torch.float64).eps * second
-            deviations = torch.where(variance > noise, variance, 0).sqrt() * scale
-            spreads = [column.spread(each) for each in deviations]
-        return [Summary(column.mean(mean), spread) for mean, spread in zip(means, spreads, strict=True)]
+        if kind not in SUM_TO_ONE:
+            return [Summary(column.mean(mean)) for mean in means]
+        variance = second - first.square()
+        noise = 64 * torch.finfo(torch.float64).eps * second
+        deviations = torch.where(variance > noise, variance, 0).sqrt() * scale
+        return [Summary(column.mean(mean), column.spread(each)) for mean, each in zip(means, deviations, strict=True)]
 
-    def _category(self, column: CategoryColumn, view: WeightsView) -> list[Summary]:
+    def _category(self, column: CategoryColumn, weighed: Weighed) -> list[Summary]:
         codes = column.codes[self.rows]
-        n_queries, n_rows = view.shape[-2:]
-        mass = torch.zeros(n_queries, len(column.categories), dtype=torch.float64)
-        for columns in _blocks(n_queries, n_rows):
-            tile = view.tile(range(n_queries), columns)
-            mass.index_add_(1, codes[columns.start : columns.stop], tile.double())
+        mass = torch.zeros(len(weighed.top.indices), len(column.categories), dtype=torch.float64)
+        for rows, tile in weighed.tiles:
+            mass.index_add_(1, codes[rows], tile.double())
         mass = mass / mass.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
         # Stable, so that ties go to the category that comes first.
         order = mass.sort(dim=-1, descending=True, stable=True)
@@ -204,10 +223,3 @@ class ValuePool:
             }
             summaries.append(Summary(next(iter(likely), None), probabilities=likely))
         return summaries
-
-
-def _blocks(n_queries: int, n_rows: int) -> Iterator[range]:
-    """The rows in blocks, so that queries × rows stay within the budget."""
-    step = max(1, BUDGET // max(n_queries, 1))
-    for start in range(0, n_rows, step):
-        yield range(start, min(start + step, n_rows))

@@ -46,7 +46,8 @@ def error_of(database: Database, widths: Widths | None = None) -> float:
     rows = Rows(database._pairs, range(len(database.key_names)))
     keys, values = rows.encoding.scaled, rows.pool.columns[0].numbers  # type: ignore[attr-defined]
     places = Places(tuple((place,) for place in range(keys.shape[-1])))
-    predicted = attend(keys, keys, values, score=mixed_score(places, widths or rows.choice.widths), mask=NotSelf())
+    score = mixed_score(places, widths or rows.choice.widths, dim=keys.shape[-1])
+    predicted = attend(keys, keys, values, score=score, mask=NotSelf())
     return float((predicted - values).square().mean())
 
 

@@ -157,13 +157,13 @@ def test_top_must_be_a_positive_integer(top: object) -> None:
         Database([1.0], [1.0]).attend(1.0, top=top)  # type: ignore[arg-type]
 
 
-def test_in_memory_it_needs_torch_alone() -> None:
+def test_in_memory_it_needs_no_optional_dependency() -> None:
     program = """
 import sys
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("numpy", "pyarrow", "pandas", "polars", "rich"):
+        if name.partition(".")[0] in ("numpy", "pyarrow", "pandas", "polars"):
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Refuse())

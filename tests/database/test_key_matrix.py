@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.database.key_matrix import UNKNOWN, Encoding
+from regard.database.key_matrix import Encoding
 from regard.database.python_columns import columns_from
 
 
@@ -34,14 +34,14 @@ def test_a_constant_is_only_centred() -> None:
 
 def test_a_query_is_encoded_as_a_row_of_keys_would_be() -> None:
     made = encoding({"x": [1.0, 3.0], "word": ["a", "b"]})
-    queries = [(1.0, "a"), (3.0, "b")]
-    assert torch.equal(made.encode(queries, scaled=True), made.scaled)
-    assert torch.equal(made.encode(queries, scaled=False), made.own)
+    encoded = made.encode([[1.0, 3.0], ["a", "b"]], n_queries=2)
+    assert torch.equal(encoded, made.own)
+    assert torch.equal(made.in_deviations(encoded), made.scaled)
 
 
-def test_what_a_query_does_not_know_is_zero_and_what_no_row_has_is_minus_one() -> None:
+def test_what_no_row_has_is_minus_one() -> None:
     made = encoding({"x": [1.0, 3.0], "word": ["a", "b"]})
-    assert made.encode([(UNKNOWN, "zebra")], scaled=False).tolist() == [[0.0, -1.0]]
+    assert made.encode([[2.0], ["zebra"]], n_queries=1).tolist() == [[2.0, -1.0]]
 
 
 def test_vectors_in_float32_stay_in_float32_and_numbers_never_do() -> None:
@@ -65,4 +65,4 @@ def test_a_small_spread_far_from_zero_is_no_constant(step: float) -> None:
 def test_numbers_whose_squares_do_not_fit_are_scaled_all_the_same(size: float) -> None:
     made = encoding([[-size, 0.0], [size, 0.0]])
     assert made.scaled[:, 0].tolist() == pytest.approx([-(2**0.5), 2**0.5])
-    assert torch.equal(made.encode([((size, 0.0),)], scaled=True), made.scaled[1:])
+    assert torch.equal(made.in_deviations(made.encode([[(size, 0.0)]], n_queries=1)), made.scaled[1:])

@@ -27,7 +27,7 @@ def rows(n_rows: int) -> tuple[Tensor, Tensor]:
 
 def by_attend(keys: Tensor, targets: Tensor, factors: Tensor) -> float:
     bandwidths = [factor**-0.5 if factor > 0 else math.inf for factor in factors[:2].tolist()]
-    score = mixed_score(PLACES, Widths(tuple(bandwidths), (math.exp(-float(factors[2])),)))
+    score = mixed_score(PLACES, Widths(tuple(bandwidths), (math.exp(-float(factors[2])),)), dim=3)
     predicted = attend(keys, keys, targets, score=score, mask=NotSelf())
     return float((predicted - targets).square().sum(-1).mean())
 

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from regard import Database
-from regard.database.key_matrix import UNKNOWN
 from regard.database.python_columns import columns_from
-from regard.database.queries import read_queries
+from regard.database.queries import UNKNOWN, read_queries
 from regard.errors import OptionError, ShapeError, TableError
 
 NUMBER = columns_from({"gpa": [3.5]}, "key")

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from regard import Database
-from regard.database.quotes import check_quotes
 from regard.errors import TableError
 
-pytest.importorskip("pyarrow")
+check_quotes = pytest.importorskip("regard.database.delimited").check_quotes  # with pyarrow
 
 
 def table(folder: Path, text: str) -> Path:

@@ -33,8 +33,8 @@ def test_an_answer_keeps_the_likeliest_of_very_many_categories() -> None:
 
 
 def test_many_categories_make_small_blocks() -> None:
-    assert pool([1.0, 2.0]).block_size() == 256
-    assert pool([f"name {row}" for row in range(100_000)]).block_size() == 41
+    assert pool([1.0, 2.0]).block_size == 256
+    assert pool([f"name {row}" for row in range(100_000)]).block_size == 41
 
 
 def test_what_there_is_to_predict() -> None:
