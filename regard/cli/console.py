@@ -23,7 +23,6 @@ from regard.view.drawing import BAR_COLOUR
 CLOSED_PIPE = 141  # What a shell reports for a program that SIGPIPE ended.
 WIDTH = 80
 HEADING = f"bold {BAR_COLOUR}"
-NOTICE = "#c2620a"  # an orange that reads on white and on black, as yellow, green and cyan do not
 
 UNWRITTEN = {errno.EAGAIN, errno.EBADF, errno.ECONNRESET, errno.EDQUOT, errno.EFBIG}
 UNWRITTEN |= {errno.EINVAL, errno.EIO, errno.ENOSPC}

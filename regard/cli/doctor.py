@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.console import HEADING, NOTICE, out, print_json
+from regard.cli.console import HEADING, out, print_json
+from regard.view.drawing import NOTICE_COLOUR
 
 EXAMPLES = """\
 [bold]Examples[/bold]
@@ -151,14 +152,14 @@ def _kernels(unusable: str | None, code: dict[str, Any] | None) -> Any:
     from rich.text import Text
 
     if unusable is not None or code is None:
-        return Text(f"none, plain torch instead: {unusable}", style=NOTICE)
+        return Text(f"none, plain torch instead: {unusable}", style=NOTICE_COLOUR)
     there = f"{code['compiled']} of {code['of']} are compiled, in {code['folder']}"
     if code["compiled"] < code["of"]:
-        return Text(f"{there}; regard warm-up compiles the others", style=NOTICE)
+        return Text(f"{there}; regard warm-up compiles the others", style=NOTICE_COLOUR)
     return f"runs here: {there}"
 
 
 def _verdict(reason: str | None) -> Any:
     from rich.text import Text
 
-    return "runs here" if reason is None else Text(f"cannot run here: {reason}", style=NOTICE)
+    return "runs here" if reason is None else Text(f"cannot run here: {reason}", style=NOTICE_COLOUR)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.database.layout import fitted, padded, wrapped
 from regard.printable import on_one_line
-from regard.view.drawing import BAR_COLOUR, bar, percent
+from regard.view.drawing import BAR_COLOUR, NOTICE_COLOUR, bar, percent
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -200,7 +200,7 @@ class _ForConsole:
 
         lines = [Text(self.report.headline, style="bold")]
         if self.report.warning:
-            lines.append(Text(self.report.warning, style="yellow"))
+            lines.append(Text(self.report.warning, style=NOTICE_COLOUR))
         for place, (line, picture) in enumerate(_table(self.report, options.max_width)):
             text = Text(line, style="" if place else "dim")
             text.append(picture, style=BAR_COLOUR)

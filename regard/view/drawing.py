@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 SHADES = "·░▒▓█"  # from the weight 0 to the largest
 POWER = 2 / 3  # of a weight's share of the largest: small weights can be told apart, and large ones stand out
 BAR_COLOUR = "#1d91c0"  # the colour of bars: reads on white and on black
+NOTICE_COLOUR = "#c2620a"  # an orange that reads on white and on black, as yellow, green and cyan do not
 
 # A repr must not keep a debugger waiting.
 MOST_PAIRS = 1 << 22
