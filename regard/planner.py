@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from types import MappingProxyType
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -17,14 +18,17 @@ from regard.engines.kernels.support import RULES
 from regard.engines.torch_internals import sdpa_backends
 from regard.engines.work import Work
 from regard.errors import EngineRefusal, OptionError
+from regard.masks import Mask
 from regard.problem import AttentionProblem
 from regard.scores.form import ChannelForm, DotForm
 
 # What the dense reference may take where another engine could do with less.
 MOST_BYTES = 1 << 28
 
-# Which engine was chosen for calls of a kind and shape, and how many of them are kept.
+# Which engine was chosen for calls of a kind and shape, without a mask and by mask, and how many of them are kept. A mask
+# is a value, and answers the same for ever.
 _CHOSEN: dict[Hashable, Engine] = {}
+_CHOSEN_BY_MASK: WeakKeyDictionary[Mask, dict[Hashable, Engine]] = WeakKeyDictionary()
 MOST_CHOSEN = 1024
 
 
@@ -64,20 +68,26 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
     if problem.queries.is_meta:
         return ENGINES["reference"]  # shapes follow from the definition; there are no numbers to decide anything by
     signature = _signature(problem)
-    if signature is not None and (known := _CHOSEN.get(signature)) is not None:
+    if signature is None:
+        return _quickest(problem)[0]
+    before = _CHOSEN if problem.mask is None else _CHOSEN_BY_MASK.setdefault(problem.mask, {})
+    known = before.get(signature)
+    if known is not None:
         return known
     chosen, work, plain = _quickest(problem)
-    if signature is not None and not (work.compiled and plain):  # kernels that are being compiled will be there
-        if len(_CHOSEN) >= MOST_CHOSEN:
-            _CHOSEN.clear()
-        _CHOSEN[signature] = chosen
+    if not (work.compiled and plain):  # kernels that are being compiled will be there
+        if len(before) >= MOST_CHOSEN:
+            before.clear()
+        before[signature] = chosen
     return chosen
 
 
 def _signature(problem: AttentionProblem) -> Hashable | None:
-    """All that the choice of an engine depends on; None where that is not known of what a user wrote, or of a mask."""
-    form, rule = problem.form, problem.rule
-    if problem.mask is not None or type(rule) not in RULES or type(form) not in (DotForm, ChannelForm):
+    """All that the choice of an engine depends on beside the mask; None where nobody knows that of what a user wrote."""
+    form, rule, mask = problem.form, problem.rule, problem.mask
+    if mask is not None and type(mask).__hash__ is not object.__hash__:
+        return None  # one that may equal another
+    if type(rule) not in RULES or type(form) not in (DotForm, ChannelForm):
         return None
     kind = (type(form), getattr(form, "function", None), *map(type, form.steps))
     state = (problem.needs_gradient, problem.dropout > 0, torch.get_num_threads(), *sdpa_backends())

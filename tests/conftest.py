@@ -54,6 +54,7 @@ def plans_are_made_anew() -> None:
     from regard import planner
 
     planner._CHOSEN.clear()
+    planner._CHOSEN_BY_MASK.clear()
 
 
 CHROMIUM = Path("/usr/bin/chromium")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -107,14 +108,39 @@ def test_a_plan_does_not_outlive_the_kernels_that_pytorch_may_use():
         assert planner.choose(again).name == plan(*inputs).engine != "sdpa"
 
 
-def test_what_a_user_wrote_and_a_mask_are_planned_every_time(monkeypatch):
+class _Alike(regard.Window):
+    """A mask that equals every other of its kind."""
+
+    def __eq__(self, other):
+        return isinstance(other, _Alike)
+
+    def __hash__(self):
+        return 1
+
+
+def test_what_a_user_wrote_is_planned_every_time_and_a_mask_once_a_shape(monkeypatch):
     asked = []
     plans = planner._quickest
     monkeypatch.setattr(planner, "_quickest", lambda problem: (asked.append(problem), plans(problem))[1])
+    window = regard.Window(2, 2)
     for _ in range(2):
-        attend(rows(64), rows(64), rows(64, 3), mask=regard.Window(2, 2))
         attend(rows(64), rows(64), rows(64, 3), score=regard.Custom(lambda q, k: q @ k.mT))
+        attend(rows(64), rows(64), rows(64, 3), mask=_Alike(2, 2))
     assert len(asked) == 4
+    for n in (64, 65, 64, 65):
+        attend(rows(n), rows(n), rows(n, 3), mask=window)
+    assert len(asked) == 6
+    attend(rows(64), rows(64), rows(64, 3), mask=regard.Window(2, 2))
+    assert len(asked) == 7
+
+
+def test_the_plan_of_a_mask_goes_with_it():
+    window = regard.Window(2, 2)
+    attend(rows(64), rows(64), rows(64, 3), mask=window)
+    assert len(planner._CHOSEN_BY_MASK) == 1
+    del window
+    gc.collect()
+    assert not planner._CHOSEN_BY_MASK
 
 
 def test_an_engine_that_was_asked_for_is_taken_by_name_or_as_an_object():
