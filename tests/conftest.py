@@ -27,6 +27,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the cores already: threads within each would only queue for them.
     torch.set_num_threads(1)
 
+# `torch.manual_seed` keeps a call and its traceback for every device that may come yet: a millisecond, each time.
+for devices in (torch.cuda, torch.mtia, torch.xpu):
+    if not devices.is_available():
+        devices.manual_seed_all = lambda seed: None
+
 
 @pytest.fixture(autouse=True, scope="session")
 def kernels_are_waited_for() -> Iterator[None]:
