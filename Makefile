@@ -16,6 +16,9 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 # Some virtual machines announce AMX but do not let a process use it: oneDNN's bfloat16 products die there.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
+# Tests start many processes: they read the modules that the first one compiled, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test contract bench fuzz mutants format lint types pytest clean
 
