@@ -41,15 +41,15 @@ def kernels_are_waited_for() -> Iterator[None]:
     if unusable() is not None:
         yield
         return
-    from regard.engines.cpu.runtime import background_compilation as warming
+    from regard.engines.cpu.runtime import background_compilation
 
     def compile_now(names: Collection[str]) -> bool:
         for name in names:
-            warming.kernels()[name].prepare()
+            background_compilation.kernels()[name].prepare()
         return True
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warming, "request", compile_now)
+        patch.setattr(background_compilation, "request", compile_now)
         yield
 
 

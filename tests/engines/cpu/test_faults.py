@@ -35,7 +35,7 @@ from regard.engines.cpu import kernels
 from regard.engines.cpu.kernels import list_loops, tile_loops
 from regard.engines.cpu.passes import choosing
 from regard.engines.cpu.runtime import jit, machine_code, thread_pool
-from regard.engines.cpu.traversal import by_support as supports
+from regard.engines.cpu.traversal import by_support
 from regard.engines.tiled import Tiled
 from regard.errors import OptionError, ScoreError, ShapeError
 
@@ -173,7 +173,7 @@ def fail_the_second_time(kernel, error):
         (tile_loops, "differentiate_span", "additive"),
         (list_loops, "pool_listed", "selected"),
         (list_loops, "differentiate_listed", "top"),
-        (supports, "weigh_candidates", "entmax"),
+        (by_support, "weigh_candidates", "entmax"),
         (tile_loops, "list_span", "entmax"),
         (choosing, "entmax_strip", "dense entmax"),
         (choosing, "best_strip", "top"),
