@@ -16,8 +16,11 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 # Some virtual machines announce AMX but do not let a process use it: oneDNN's bfloat16 products die there.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
+# Tests start many processes: they read the modules that the first one compiled, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test contract bench fuzz mutants format lint types pytest clean
+.PHONY: help setup run test contract bench fuzz mutants format lint types pytest kernels clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -37,10 +40,7 @@ run: $(INSTALLED)  ## Show the tour
 	$(BIN)/regard tour
 
 test: $(INSTALLED)  ## Check format, lint and types, then run the tests
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/regard warm-up
+	@$(MAKE) --no-print-directory --jobs=2 lint types kernels
 	$(BIN)/pytest -n $(WORKERS)
 
 bench: $(INSTALLED)  ## Measure against the peers, print the ratios, write benchmarks/results/
@@ -69,9 +69,11 @@ lint: $(INSTALLED)  ## Check format and lint
 types: $(INSTALLED)  ## Check types
 	$(BIN)/mypy
 
-pytest: $(INSTALLED)  ## Run the tests alone
-	$(BIN)/regard warm-up
+pytest: kernels  ## Run the tests alone
 	$(BIN)/pytest -n $(WORKERS)
+
+kernels: $(INSTALLED)
+	$(BIN)/regard warm-up
 
 clean:  ## Remove .venv and every cache
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .mutants build dist

@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.results import write
 from regard import Database, Gaussian
-from regard.database import attending as asking
+from regard.database import attending
 
 KEYS = ["gpa", "age", "major", "city"]
 
@@ -84,12 +84,12 @@ def of_numbers(n_rows: int = 300_000, n_queries: int = 64) -> dict[str, float]:
     database = Database({"a": keys[:, 0], "b": keys[:, 1]}, values)
     asked = [tuple(query) for query in queries.tolist()]
     times: dict[str, list[float]] = {"float32": [], "float64": []}
-    possible = asking.is_possible
+    possible = attending.is_possible
     for _ in range(4):
         for name, found in times.items():
-            asking.is_possible = possible if name == "float32" else lambda: False
+            attending.is_possible = possible if name == "float32" else lambda: False
             found.append(seconds(lambda: database.attend(asked, score=Gaussian(0.2)))[0])
-    asking.is_possible = possible
+    attending.is_possible = possible
     return {"rows": n_rows, "queries": n_queries} | {name: min(found) for name, found in times.items()}
 
 

@@ -27,6 +27,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the cores already: threads within each would only queue for them.
     torch.set_num_threads(1)
 
+# `torch.manual_seed` keeps a call and its traceback for every device that may come yet: a millisecond, each time.
+for devices in (torch.cuda, torch.mtia, torch.xpu):
+    if not devices.is_available():
+        devices.manual_seed_all = lambda seed: None
+
 
 @pytest.fixture(autouse=True, scope="session")
 def kernels_are_waited_for() -> Iterator[None]:
@@ -36,15 +41,15 @@ def kernels_are_waited_for() -> Iterator[None]:
     if unusable() is not None:
         yield
         return
-    from regard.engines.cpu.runtime import background_compilation as warming
+    from regard.engines.cpu.runtime import background_compilation
 
     def compile_now(names: Collection[str]) -> bool:
         for name in names:
-            warming.kernels()[name].prepare()
+            background_compilation.kernels()[name].prepare()
         return True
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warming, "request", compile_now)
+        patch.setattr(background_compilation, "request", compile_now)
         yield
 
 

@@ -47,7 +47,7 @@ from regard import (
 )
 from regard.engines import Tiled
 from regard.errors import EngineRefusal, OptionError, ScoreError
-from regard.traced import routes as lanes
+from regard.traced import routes
 
 HEADS, N_QUERIES, N_KEYS, DIM = 3, 13, 19, 4
 
@@ -239,7 +239,7 @@ class Softplus(OnePass):
     ],
 )
 def test_what_is_a_users_own_is_compiled_by_the_definition_which_says_so(options):
-    lanes._warn.cache_clear()
+    routes._warn.cache_clear()
     with pytest.warns(UserWarning, match="compiled by its definition"):
         check(three(), **options)
 

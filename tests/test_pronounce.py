@@ -1,5 +1,6 @@
 """The training of `examples/pronounce`, at a reduced size: it learns, records, and writes a model that talks."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -33,10 +34,22 @@ def example(monkeypatch):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
-def run(script, *options):
-    command = [sys.executable, FOLDER / script, "--dictionary", DICTIONARY, *options]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def run(example, monkeypatch):
+    """Runs a script with these options, in this process."""
+
+    def script(name, *options):
+        given = [name, "--dictionary", DICTIONARY, *options]
+        monkeypatch.setattr(sys, "argv", list(map(str, given)))
+        importlib.import_module(name.removesuffix(".py")).main()
+
+    return script
+
+
+@pytest.mark.parametrize("script", ["train.py", "teach.py", "average.py"])
+def test_every_script_starts_and_says_what_it_takes(script):
+    done = subprocess.run([sys.executable, FOLDER / script, "--help"], capture_output=True, text=True, check=True)
+    assert "--dictionary" in done.stdout
 
 
 def test_the_dictionary_is_read_without_stress_and_split_by_word(example):
@@ -114,7 +127,7 @@ def test_any_known_pronunciation_counts(example):
 
 
 @pytest.mark.parametrize(("name", "consistency"), [("seq2seq", 0), ("transformer", 1)])
-def test_a_small_model_trains_and_talks(name, consistency, tmp_path):
+def test_a_small_model_trains_and_talks(run, name, consistency, tmp_path):
     options = ["--share", "0.004", "--beams", "2", "--device", "cpu"]
     settings = ["--settings", json.dumps(SMALL[name]), "--recipe", json.dumps(RECIPE | {"consistency": consistency})]
     run("train.py", "--model", name, "--out", tmp_path, *options, *settings)
@@ -130,7 +143,7 @@ def test_a_small_model_trains_and_talks(name, consistency, tmp_path):
     assert torch.isfinite(said.alignment).all()
 
 
-def test_models_teach_words_that_the_dictionary_lacks_and_a_model_learns_from_them_too(tmp_path):
+def test_models_teach_words_that_the_dictionary_lacks_and_a_model_learns_from_them_too(run, tmp_path):
     short, long, mute = "uq", "antiblorfingments", "zzzzz"
     given = ["attention", "blorfing", "blorfing", "quixotable", "naïve", short, long, mute, "rock'n'rollish"]
     words, said = tmp_path / "words.txt", tmp_path / "said.dict"
@@ -153,7 +166,7 @@ def test_models_teach_words_that_the_dictionary_lacks_and_a_model_learns_from_th
     assert record["words"]["said"] == 3
 
 
-def test_a_model_goes_on_from_another_and_the_mean_of_both_is_chosen_by_the_development_words(example, tmp_path):
+def test_a_model_goes_on_from_another_and_the_mean_of_both_is_chosen_by_the_development_words(run, tmp_path):
     from dictionary import read_dictionary, split_words
     from keeping import judge, rates
     from train import SEED

@@ -3,12 +3,12 @@
 import doctest
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from regard.cli import app
 from regard.testing.support_table import PAGE, with_tables
 
 ROOT = Path(__file__).parent.parent
@@ -38,11 +38,9 @@ def test_every_python_example_runs(page, monkeypatch):
 
 
 @pytest.mark.parametrize(("arguments", "shown"), CONSOLE)
-def test_every_command_prints_what_is_shown(arguments, shown):
-    run = subprocess.run(
-        [sys.executable, "-m", "regard", *shlex.split(arguments)], cwd=ROOT, capture_output=True, text=True
-    )
-    printed = "\n".join(line.rstrip() for line in run.stdout.splitlines())
+def test_every_command_prints_what_is_shown(arguments, shown, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    printed = "\n".join(line.rstrip() for line in CliRunner().invoke(app, shlex.split(arguments)).stdout.splitlines())
     assert printed.strip() == shown.strip()
 
 

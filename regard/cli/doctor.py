@@ -76,10 +76,9 @@ def examine() -> dict[str, Any]:
 
 def _machine_code() -> dict[str, Any]:
     """How many kernels are compiled for this processor, of how many, and where."""
-    from regard.engines.cpu.runtime import background_compilation as warming
-    from regard.engines.cpu.runtime import machine_code
+    from regard.engines.cpu.runtime import background_compilation, machine_code
 
-    kernels, missing = warming.kernels(), warming.missing_kernels()
+    kernels, missing = background_compilation.kernels(), background_compilation.missing_kernels()
     return {"compiled": len(kernels) - len(missing), "of": len(kernels), "folder": str(machine_code.folders()[-1])}
 
 

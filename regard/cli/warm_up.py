@@ -32,10 +32,9 @@ def warm_up(
     reason = unusable()
     if reason is not None:
         raise OptionError(f"There are no kernels to compile here: {reason}.")
-    from regard.engines.cpu.runtime import background_compilation as warming
-    from regard.engines.cpu.runtime import machine_code
+    from regard.engines.cpu.runtime import background_compilation, machine_code
 
-    n_kernels, n_missing = len(warming.kernels()), len(warming.missing_kernels())
+    n_kernels, n_missing = len(background_compilation.kernels()), len(background_compilation.missing_kernels())
     folder = machine_code.writable()
     if not n_missing:
         out.print(
@@ -48,7 +47,7 @@ def warm_up(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=log, transient=True) as bar:
         task = bar.add_task("compiling kernels", total=n_missing)
-        for name in warming.compile_all(processes or _cores()):
+        for name in background_compilation.compile_all(processes or _cores()):
             bar.update(task, advance=1, description=f"compiled {name.rpartition('.')[2].lstrip('_')}")
     seconds = time.perf_counter() - start
     out.print(

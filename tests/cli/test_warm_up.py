@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 pytest.importorskip("numba")
 
 from regard.cli import app
-from regard.engines.cpu.runtime import background_compilation as warming
+from regard.engines.cpu.runtime import background_compilation
 
 
 @pytest.fixture
@@ -24,18 +24,18 @@ def two_missing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         missing.clear()
         return done
 
-    monkeypatch.setattr(warming, "missing_kernels", lambda: list(missing))
-    monkeypatch.setattr(warming, "compile_all", compile_all)
+    monkeypatch.setattr(background_compilation, "missing_kernels", lambda: list(missing))
+    monkeypatch.setattr(background_compilation, "compile_all", compile_all)
     return asked
 
 
 def test_warm_up_compiles_what_is_missing_and_says_where_it_is(two_missing: list[int]) -> None:
     first = CliRunner().invoke(app, ["warm-up", "--processes", "3"])
     assert first.exit_code == 0
-    assert first.stdout.startswith(f"compiled 2 of {len(warming.kernels())} kernels in ")
+    assert first.stdout.startswith(f"compiled 2 of {len(background_compilation.kernels())} kernels in ")
     assert "regard-" in first.stdout
     second = CliRunner().invoke(app, ["warm-up"])
-    assert second.stdout.startswith(f"all {len(warming.kernels())} kernels are compiled, in ")
+    assert second.stdout.startswith(f"all {len(background_compilation.kernels())} kernels are compiled, in ")
     assert two_missing == [3]
 
 
@@ -47,7 +47,7 @@ def test_warm_up_without_kernels_says_why(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_doctor_says_how_many_kernels_are_compiled(two_missing: list[int]) -> None:
-    n_kernels = len(warming.kernels())
+    n_kernels = len(background_compilation.kernels())
     code = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)["machine code"]
     assert (code["compiled"], code["of"]) == (n_kernels - 2, n_kernels)
     text = " ".join(CliRunner().invoke(app, ["doctor"]).stdout.split())
@@ -56,7 +56,9 @@ def test_doctor_says_how_many_kernels_are_compiled(two_missing: list[int]) -> No
 
 
 def test_processes_compile_what_is_not_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "missing_kernels", lambda: ["channel_loops.pack_queries", "tile_loops.turn"])
-    assert sorted(warming.compile_all(2)) == ["channel_loops.pack_queries", "tile_loops.turn"]
-    monkeypatch.setattr(warming, "missing_kernels", list)
-    assert not list(warming.compile_all(2))
+    monkeypatch.setattr(
+        background_compilation, "missing_kernels", lambda: ["channel_loops.pack_queries", "tile_loops.turn"]
+    )
+    assert sorted(background_compilation.compile_all(2)) == ["channel_loops.pack_queries", "tile_loops.turn"]
+    monkeypatch.setattr(background_compilation, "missing_kernels", list)
+    assert not list(background_compilation.compile_all(2))

@@ -68,11 +68,10 @@ def small_kernel_tiles(monkeypatch):
     """Kernels that cut small problems, too; returns where the names of those that are called are gathered."""
     if unusable() is not None:
         pytest.skip(unusable())
-    from regard.engines.cpu import compiled_problem as compiled
+    from regard.engines.cpu import compiled_problem
     from regard.engines.cpu.passes import choosing
     from regard.engines.cpu.runtime import jit, thread_pool
-    from regard.engines.cpu.traversal import by_lists as lists
-    from regard.engines.cpu.traversal import by_tiles as tiles
+    from regard.engines.cpu.traversal import by_lists, by_tiles
 
     called, call = set(), jit.Kernel.__call__
     monkeypatch.setattr(
@@ -80,37 +79,37 @@ def small_kernel_tiles(monkeypatch):
     )
     monkeypatch.setattr(thread_pool, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(thread_pool, "LEAST_TASK_SECONDS", 0.0)
-    monkeypatch.setattr(tiles, "ROWS", 4)
-    monkeypatch.setattr(tiles, "COLUMNS", 6)
-    monkeypatch.setattr(tiles, "MOST_COLUMNS", 6)
-    monkeypatch.setattr(tiles, "HEIGHTS", {8: 1.0, 4: 1.0})
-    monkeypatch.setattr(tiles, "CHANNEL_ROWS", 8)
-    monkeypatch.setattr(tiles, "CHANNEL_COLUMNS", 6)
-    monkeypatch.setattr(tiles, "CALL_PAIRS", 64)
+    monkeypatch.setattr(by_tiles, "ROWS", 4)
+    monkeypatch.setattr(by_tiles, "COLUMNS", 6)
+    monkeypatch.setattr(by_tiles, "MOST_COLUMNS", 6)
+    monkeypatch.setattr(by_tiles, "HEIGHTS", {8: 1.0, 4: 1.0})
+    monkeypatch.setattr(by_tiles, "CHANNEL_ROWS", 8)
+    monkeypatch.setattr(by_tiles, "CHANNEL_COLUMNS", 6)
+    monkeypatch.setattr(by_tiles, "CALL_PAIRS", 64)
     monkeypatch.setattr(choosing, "STRIP_ELEMENTS", 100)
     monkeypatch.setattr(choosing, "LEAST_ROWS", 3)
-    monkeypatch.setattr(lists, "BLOCK_PAIRS", 32)
-    monkeypatch.setattr(compiled, "GATHERING", 1000)
+    monkeypatch.setattr(by_lists, "BLOCK_PAIRS", 32)
+    monkeypatch.setattr(compiled_problem, "GATHERING", 1000)
     return called
 
 
 @pytest.fixture
 def small_kernel_lists(small_kernel_tiles, monkeypatch):
     """Kernels that gather the keys which rows list, wherever a mask names few."""
-    from regard.engines.cpu import compiled_problem as compiled
+    from regard.engines.cpu import compiled_problem
 
-    monkeypatch.setattr(compiled, "GATHERING", 1)
+    monkeypatch.setattr(compiled_problem, "GATHERING", 1)
     return small_kernel_tiles
 
 
 @pytest.fixture
 def small_kernel_supports(small_kernel_tiles, monkeypatch):
     """Kernels that go through the keys that have a weight one by one, however many they are."""
-    from regard.engines.cpu.traversal import by_support as supports
+    from regard.engines.cpu.traversal import by_support
 
-    monkeypatch.setattr(supports, "SPARSE", 0.5)
-    monkeypatch.setattr(supports, "ROOM", 1)
-    monkeypatch.setattr(supports, "LEAST_PAIRS", 0)
+    monkeypatch.setattr(by_support, "SPARSE", 0.5)
+    monkeypatch.setattr(by_support, "ROOM", 1)
+    monkeypatch.setattr(by_support, "LEAST_PAIRS", 0)
     return small_kernel_tiles
 
 

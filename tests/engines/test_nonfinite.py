@@ -11,7 +11,7 @@ import regard
 from regard import Causal, KeyMask, attend
 from regard.engines import Reference, Sdpa, Tiled, tiled
 from regard.engines.cpu import missing
-from regard.engines.nonfinite import pooling as nonfinite
+from regard.engines.nonfinite import pooling
 from regard.problem import make_problem
 
 N, DIM, VALUE_DIM = 12, 4, 3
@@ -180,9 +180,9 @@ def test_an_engine_runs_once_and_nothing_goes_by_the_definition(monkeypatch, sco
         raise AssertionError("by the definition")
 
     monkeypatch.setattr(tiled, "pool_stream", counted)
-    monkeypatch.setattr(nonfinite, "pool_by_strips", refuse)
-    monkeypatch.setattr(nonfinite, "define_rows", refuse)
-    monkeypatch.setattr(nonfinite, "INFINITE_ROWS", 0)
+    monkeypatch.setattr(pooling, "pool_by_strips", refuse)
+    monkeypatch.setattr(pooling, "define_rows", refuse)
+    monkeypatch.setattr(pooling, "INFINITE_ROWS", 0)
     torch.manual_seed(0)
     outcome(ENGINES["plain tiles"], broken(change), SCORES[score](), RULES[rule](), MASKS[mask])
     assert len(runs) <= 1
@@ -196,9 +196,9 @@ def test_a_choice_of_keys_goes_to_the_kernels_whole(monkeypatch, change):
     def refuse(*arguments):
         raise AssertionError("by the definition")
 
-    monkeypatch.setattr(nonfinite, "pool_by_strips", refuse)
-    monkeypatch.setattr(nonfinite, "define_rows", refuse)
-    monkeypatch.setattr(nonfinite, "INFINITE_ROWS", 0)
+    monkeypatch.setattr(pooling, "pool_by_strips", refuse)
+    monkeypatch.setattr(pooling, "define_rows", refuse)
+    monkeypatch.setattr(pooling, "INFINITE_ROWS", 0)
     for mask in MASKS.values():
         outcome(ENGINES["kernels"], broken(change), regard.ScaledDot(), regard.TopK(3), mask)
 

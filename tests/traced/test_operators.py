@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from regard import Additive, Causal, Dot, Entmax, Gated, Laplacian, Padding, Sigmoid, SoftCap, Softmax, TopK, attend
-from regard.engines.cpu.runtime import background_compilation as warming
+from regard.engines.cpu.runtime import background_compilation
 from regard.errors import EngineRefusal
-from regard.traced import routes as lanes
+from regard.traced import routes
 from regard.traced.operators import attend_operator, backward_operator
 from regard.traced.routes import attend_traced
 
@@ -32,7 +32,7 @@ def operator_arguments(monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple
         seen.append(arguments)
         return attend_operator(*arguments)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(lanes, "attend_operator", spy)
+    monkeypatch.setattr(routes, "attend_operator", spy)
     leaves = [each.requires_grad_() for each in three()]
     given = {"score": Dot(), "weights": Softmax(), "mask": None, "dropout": 0.0, "engine": None, **options}
     attend_traced(*leaves, **given)
@@ -89,15 +89,15 @@ def test_a_backward_pass_goes_the_way_of_its_forward_pass(monkeypatch):
     leaves = [torch.randn(2, 300, 16, requires_grad=True) for _ in range(3)]
     found = []
     for later in (False, True):  # whether kernels become ready between the two
-        monkeypatch.setattr(warming, "are_ready", lambda names: False)
+        monkeypatch.setattr(background_compilation, "are_ready", lambda names: False)
         output = attend_traced(*leaves, weights=Sigmoid(), **OPTIONS)
-        monkeypatch.setattr(warming, "are_ready", lambda names, later=later: later)
+        monkeypatch.setattr(background_compilation, "are_ready", lambda names, later=later: later)
         found.append(torch.autograd.grad(output.square().sum(), leaves))
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
 def test_gradients_of_huge_scores_are_those_of_the_weights_before(monkeypatch):
-    monkeypatch.setattr(warming, "are_ready", lambda names: False)
+    monkeypatch.setattr(background_compilation, "are_ready", lambda names: False)
     leaves = [(torch.randn(2, 300, 16) * size).requires_grad_() for size in (3e3, 3e3, 1.0)]
     found = [
         torch.autograd.grad(output.square().sum(), leaves)

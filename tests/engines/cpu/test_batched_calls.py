@@ -7,7 +7,7 @@ pytest.importorskip("numba")
 
 from regard import Conic, Entmax, Sigmoid, Softmax, attend
 from regard.engines import Tiled
-from regard.engines.cpu.passes import batched_calls as groups
+from regard.engines.cpu.passes import batched_calls
 
 ENGINE = Tiled(kernels=True)
 
@@ -41,10 +41,13 @@ def test_groups_change_nothing(monkeypatch, rule, layout, needed):
     sizes = []
     monkeypatch.setattr(
         "regard.engines.cpu.passes.forward.pool_group",
-        lambda program, way, group, *sums: (sizes.append(len(group)), groups.pool_group(program, way, group, *sums))[1],
+        lambda program, way, group, *sums: (
+            sizes.append(len(group)),
+            batched_calls.pool_group(program, way, group, *sums),
+        )[1],
     )
     together = results(inputs, rule)
     assert isinstance(rule, Entmax) or max(sizes) > 1
-    monkeypatch.setattr(groups, "GROUP_PAIRS", 0)
+    monkeypatch.setattr(batched_calls, "GROUP_PAIRS", 0)
     for each, wanted in zip(together, results(inputs, rule), strict=True):
         assert torch.equal(each, wanted)

@@ -8,10 +8,9 @@ import torch
 pytest.importorskip("numba")
 
 from regard import Additive, Allowed, Bias, Causal, Entmax, Mask, ScaledDot, Sparsemax, Window, attend
-from regard.engines.cpu import compiled_problem as compiled
+from regard.engines.cpu import compiled_problem
 from regard.engines.cpu.passes import choosing
-from regard.engines.cpu.traversal import by_support as supports
-from regard.engines.cpu.traversal import by_tiles as tiles
+from regard.engines.cpu.traversal import by_support, by_tiles
 from regard.engines.tiled import Tiled
 
 KERNELS = Tiled(kernels=True)
@@ -23,22 +22,22 @@ LOWEST = torch.finfo(torch.float32).min
 def ways(monkeypatch):
     """What was done: of every block forward, and of every call backward, whether it went by the support."""
     seen = {"forward": [], "backward": []}
-    pool, are_few = choosing.pool_candidates, compiled.Supports.are_few
+    pool, are_few = choosing.pool_candidates, compiled_problem.Supports.are_few
 
     def keep(name, found):
         seen[name].append(found)
         return found
 
     monkeypatch.setattr(choosing, "pool_candidates", lambda *args: keep("forward", pool(*args)))
-    monkeypatch.setattr(compiled.Supports, "are_few", lambda *args: keep("backward", are_few(*args)))
+    monkeypatch.setattr(compiled_problem.Supports, "are_few", lambda *args: keep("backward", are_few(*args)))
     return seen
 
 
 @pytest.fixture
 def sparse(monkeypatch):
     """Go by the support, however many keys have a weight."""
-    monkeypatch.setattr(supports, "SPARSE", 0.5)
-    monkeypatch.setattr(supports, "LEAST_PAIRS", 0)
+    monkeypatch.setattr(by_support, "SPARSE", 0.5)
+    monkeypatch.setattr(by_support, "LEAST_PAIRS", 0)
 
 
 def make(n=N, m=M, size=3.0, batch=(2,)):
@@ -78,8 +77,8 @@ def check(tensors, dtype=torch.float64, tolerance=5e-4, **options):
 @pytest.mark.parametrize("alpha", [1.01, 1.3, 1.5, 2.0])
 @pytest.mark.parametrize("mask", [None, Causal(align="end"), "allowed"], ids=["no mask", "causal", "allowed"])
 def test_whatever_has_a_weight_is_found(room, most, size, alpha, mask, sparse, monkeypatch):
-    monkeypatch.setattr(supports, "ROOM", room)
-    monkeypatch.setattr(supports, "MOST_CANDIDATES", most)
+    monkeypatch.setattr(by_support, "ROOM", room)
+    monkeypatch.setattr(by_support, "MOST_CANDIDATES", most)
     if mask == "allowed":
         allowed = torch.rand(2, N, M) > 0.5
         allowed[:, 7] = False
@@ -185,8 +184,8 @@ def test_rows_that_are_not_finite_are_for_the_other_way(sparse, ways):
 
 
 def test_a_block_of_one_row_has_room(sparse, monkeypatch):
-    monkeypatch.setattr(tiles, "ROWS", 1)
-    monkeypatch.setattr(tiles, "HEIGHTS", {1: 1.0})
+    monkeypatch.setattr(by_tiles, "ROWS", 1)
+    monkeypatch.setattr(by_tiles, "HEIGHTS", {1: 1.0})
     check(make(7, 600), weights=Entmax(1.5))
 
 

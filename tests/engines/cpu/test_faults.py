@@ -35,7 +35,7 @@ from regard.engines.cpu import kernels
 from regard.engines.cpu.kernels import list_loops, tile_loops
 from regard.engines.cpu.passes import choosing
 from regard.engines.cpu.runtime import jit, machine_code, thread_pool
-from regard.engines.cpu.traversal import by_support as supports
+from regard.engines.cpu.traversal import by_support
 from regard.engines.tiled import Tiled
 from regard.errors import OptionError, ScoreError, ShapeError
 
@@ -173,7 +173,7 @@ def fail_the_second_time(kernel, error):
         (tile_loops, "differentiate_span", "additive"),
         (list_loops, "pool_listed", "selected"),
         (list_loops, "differentiate_listed", "top"),
-        (supports, "weigh_candidates", "entmax"),
+        (by_support, "weigh_candidates", "entmax"),
         (tile_loops, "list_span", "entmax"),
         (choosing, "entmax_strip", "dense entmax"),
         (choosing, "best_strip", "top"),
@@ -334,12 +334,17 @@ def test_kernels_run_where_no_folder_can_be_written(child):
     nowhere = os.path.join(os.devnull, "nowhere")
     # A folder of the user's that cannot be written: there are others.
     child(code, NUMBA_CACHE_DIR=nowhere)
-    # And where there are none, every process compiles for itself.
+    # And where there are none, every process compiles for itself: here a kernel that is quickly compiled.
     code = f"""
 import pathlib, tempfile
-from regard.engines.cpu.runtime import machine_code
+import numpy as np
+from regard.engines.cpu.runtime import background_compilation, machine_code
 machine_code._places, tempfile.tempdir = lambda: [pathlib.Path({nowhere!r})], {nowhere!r}
-{code}
+from regard.engines.cpu.kernels.tile_loops import turn
+assert background_compilation.are_ready(frozenset([turn.name]))
+matrix, turned = np.arange(20, dtype=np.float32).reshape(4, 5), np.empty((3, 4), np.float32)
+turn(matrix, 2, turned)
+assert (turned == matrix.T[2:]).all()
 assert machine_code.writable() is None
 """
     child(code)

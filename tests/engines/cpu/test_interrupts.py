@@ -7,7 +7,7 @@ pytest.importorskip("numba")
 
 from regard import TopK, attend
 from regard.engines.cpu.kernels import tile_loops
-from regard.engines.cpu.traversal import by_lists as lists
+from regard.engines.cpu.traversal import by_lists
 from regard.engines.tiled import Tiled
 
 KERNELS = Tiled(kernels=True)
@@ -117,7 +117,7 @@ def test_long_lists_are_cut(monkeypatch):
     q, k, v = (torch.randn(2, 60, 16, requires_grad=True) for _ in range(3))
 
     def call(pairs):
-        monkeypatch.setattr(lists, "BLOCK_PAIRS", pairs)
+        monkeypatch.setattr(by_lists, "BLOCK_PAIRS", pairs)
         output = attend(q, k, v, engine=KERNELS, weights=TopK(40))
         return [output, *torch.autograd.grad(output.square().sum(), (q, k, v))]
 

@@ -13,7 +13,7 @@ import torch
 pytest.importorskip("numba")
 
 from regard import Additive, Entmax, Gated, TopK, attend
-from regard.engines import torch_internals as blas
+from regard.engines import torch_internals
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.tiled import Tiled
 
@@ -240,7 +240,7 @@ def test_short_work_stays_with_the_caller(monkeypatch, two_threads):
 
 
 def test_the_caller_has_its_cores_back(two_threads):
-    set_mkl = getattr(blas._library(), "MKL_Set_Num_Threads_Local", None)
+    set_mkl = getattr(torch_internals._library(), "MKL_Set_Num_Threads_Local", None)
     if set_mkl is None:
         pytest.skip("another BLAS")
 
