@@ -25,7 +25,7 @@ from regard.scores.form import ChannelForm, DotForm
 # What the dense reference may take where another engine could do with less.
 MOST_BYTES = 1 << 28
 
-# Which engine was chosen for calls of a kind and shape, without a mask and by mask, and how many of them are kept. A mask
+# Which engine was chosen for calls of a kind and shape, without a mask and by mask, and how many are kept. A mask
 # is a value, and answers the same for ever.
 _CHOSEN: dict[Hashable, Engine] = {}
 _CHOSEN_BY_MASK: WeakKeyDictionary[Mask, dict[Hashable, Engine]] = WeakKeyDictionary()
@@ -83,7 +83,7 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
 
 
 def _signature(problem: AttentionProblem) -> Hashable | None:
-    """All that the choice of an engine depends on beside the mask; None where nobody knows that of what a user wrote."""
+    """All that the choice of an engine depends on beside the mask; None where what a user wrote may depend on more."""
     form, rule, mask = problem.form, problem.rule, problem.mask
     if mask is not None and type(mask).__hash__ is not object.__hash__:
         return None  # one that may equal another
