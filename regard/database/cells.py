@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pyarrow as arrow
 import pyarrow.compute as compute
 
-from regard.database.notation import MARKS, TEXT_MARKS
-from regard.database.written_values import HEAD, READINGS, Said, Style, all_match, almost, clean, merged
+from regard.database.csv_conventions import MARKS, TEXT_MARKS
+from regard.database.number_and_date_parsing import HEAD, READINGS, Said, Style, all_match, almost, clean, merged
 
 
 class Cells(NamedTuple):

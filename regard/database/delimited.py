@@ -18,9 +18,9 @@ import pyarrow.csv as arrow_csv
 
 from regard.database.cells import understand
 from regard.database.column_names import check_columns
-from regard.database.notation import DELIMITERS, SIGNS, TEXT_MARKS, WRITING
+from regard.database.csv_conventions import DELIMITERS, SIGNS, TEXT_MARKS, WRITING
+from regard.database.number_and_date_parsing import Style
 from regard.database.text_bytes import chunks_of, contents
-from regard.database.written_values import Style
 from regard.errors import TableError
 
 _SAMPLE = 1 << 16  # Bytes that the delimiter and the decimal point are judged by.

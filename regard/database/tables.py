@@ -12,8 +12,8 @@ from typing import Any
 
 from regard.database.column_names import check_names
 from regard.database.columns import Column
+from regard.database.csv_conventions import WRITING
 from regard.database.files import needs_pyarrow, read_file
-from regard.database.notation import WRITING
 from regard.database.pairs import Pairs
 from regard.database.python_columns import column_from
 from regard.database.python_values import Entries

@@ -17,7 +17,7 @@ from regard.database.columns import (
     VectorColumn,
     names,
 )
-from regard.database.notation import DELIMITERS, MARKS, TEXT_MARKS
+from regard.database.csv_conventions import DELIMITERS, MARKS, TEXT_MARKS
 from regard.database.queries import is_infinite
 from regard.errors import OptionError
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as arrow
 import pyarrow.compute as compute
 
-from regard.database.notation import SIGNS
+from regard.database.csv_conventions import SIGNS
 
 LONGEST = 40
 """How much of a cell is quoted."""
