@@ -342,19 +342,19 @@ def survives_what_is_repeated(chooser: random.Random, folder: Path) -> None:
 
 def reads_a_damaged_kernel(chooser: random.Random, folder: Path) -> None:
     """Machine code on disk is read whole or not at all, whatever is where it should be."""
-    from regard.engines.cpu.runtime import machine_code
+    from regard.engines.cpu.runtime import kernel_cache
 
     before = os.environ.get("NUMBA_CACHE_DIR")
     odd = [each for each in ODD if "\0" not in each and "\ud800" not in each]
     content = chooser.randbytes(chooser.choice((1, 31, 32, 33, 4000)))
     try:
         os.environ["NUMBA_CACHE_DIR"] = chooser.choice(odd) if chooser.random() < 0.2 else str(folder)
-        machine_code.folders.cache_clear()
-        if machine_code.folders()[-1].parent != folder:
+        kernel_cache.folders.cache_clear()
+        if kernel_cache.folders()[-1].parent != folder:
             return
-        machine_code.write("kernel", content)
-        (path,) = machine_code.folders()[-1].iterdir()
-        if machine_code.read("kernel") != content:
+        kernel_cache.write("kernel", content)
+        (path,) = kernel_cache.folders()[-1].iterdir()
+        if kernel_cache.read("kernel") != content:
             raise Broken("what was kept is not there")
         damaged, what = damage(path.read_bytes(), chooser)
         path.unlink()
@@ -362,16 +362,16 @@ def reads_a_damaged_kernel(chooser: random.Random, folder: Path) -> None:
             path.mkdir()
         else:
             path.write_bytes(damaged)
-        if machine_code.read("kernel") not in (None, content):
+        if kernel_cache.read("kernel") not in (None, content):
             raise Broken(f"machine code with {what} would be run")
-        machine_code.write("kernel", content)
-        if path.is_file() and machine_code.read("kernel") != content:
+        kernel_cache.write("kernel", content)
+        if path.is_file() and kernel_cache.read("kernel") != content:
             raise Broken(f"machine code with {what} is not made again")
     finally:
         os.environ.pop("NUMBA_CACHE_DIR")
         if before is not None:
             os.environ["NUMBA_CACHE_DIR"] = before
-        machine_code.folders.cache_clear()
+        kernel_cache.folders.cache_clear()
 
 
 def _in_words(error: Exception) -> None:

@@ -163,14 +163,14 @@ KERNELS = (
     ),
     Mutant(
         "machine code on disk is named after all sources",
-        "regard/engines/cpu/runtime/machine_code.py",
+        "regard/engines/cpu/runtime/kernel_cache.py",
         'for path in [*sorted((engines / "cpu/kernels").glob("*.py")), *shared]:',
         "for path in shared:",
         ("tests/engines/cpu/test_faults.py -k another_source",),
     ),
     Mutant(
         "damaged machine code is not run",
-        "regard/engines/cpu/runtime/machine_code.py",
+        "regard/engines/cpu/runtime/kernel_cache.py",
         "if content and hashlib.sha256(content).digest() == digest:",
         "if content:",
         ("tests/engines/cpu/test_background_compilation.py",),

@@ -70,16 +70,16 @@ def examine() -> dict[str, Any]:
         "optional": {package: _installed(package) for package in OPTIONAL},
         "engines": {name: engine.unavailable() for name, engine in ENGINES.items()},
         "kernels": unusable(),
-        "machine code": _machine_code() if unusable() is None else None,
+        "machine code": _kernel_cache() if unusable() is None else None,
     }
 
 
-def _machine_code() -> dict[str, Any]:
+def _kernel_cache() -> dict[str, Any]:
     """How many kernels are compiled for this processor, of how many, and where."""
-    from regard.engines.cpu.runtime import background_compilation, machine_code
+    from regard.engines.cpu.runtime import background_compilation, kernel_cache
 
     kernels, missing = background_compilation.kernels(), background_compilation.missing_kernels()
-    return {"compiled": len(kernels) - len(missing), "of": len(kernels), "folder": str(machine_code.folders()[-1])}
+    return {"compiled": len(kernels) - len(missing), "of": len(kernels), "folder": str(kernel_cache.folders()[-1])}
 
 
 def _processor() -> str:

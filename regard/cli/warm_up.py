@@ -32,13 +32,13 @@ def warm_up(
     reason = unusable()
     if reason is not None:
         raise OptionError(f"There are no kernels to compile here: {reason}.")
-    from regard.engines.cpu.runtime import background_compilation, machine_code
+    from regard.engines.cpu.runtime import background_compilation, kernel_cache
 
     n_kernels, n_missing = len(background_compilation.kernels()), len(background_compilation.missing_kernels())
-    folder = machine_code.writable()
+    folder = kernel_cache.writable()
     if not n_missing:
         out.print(
-            f"all {n_kernels} kernels are compiled, in {machine_code.folders()[-1]}", markup=False, soft_wrap=True
+            f"all {n_kernels} kernels are compiled, in {kernel_cache.folders()[-1]}", markup=False, soft_wrap=True
         )
         return
     if folder is None:

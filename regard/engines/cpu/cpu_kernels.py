@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from regard.engines import cpu
-from regard.engines.cpu.cost import cpu_bytes, cpu_seconds
+from regard.engines.cpu.kernel_costs import cpu_bytes, cpu_seconds
 from regard.engines.cpu.needed_kernels import needed_kernels
 from regard.engines.kernels.protocol import Compiled, Kernels
 from regard.problem import AttentionProblem

@@ -18,7 +18,7 @@ import regard
 from regard import attend, plan, weigh
 from regard.engines import Tiled
 from regard.engines.cpu.needed_kernels import needed_kernels
-from regard.engines.cpu.runtime import background_compilation, jit, machine_code
+from regard.engines.cpu.runtime import background_compilation, jit, kernel_cache
 from regard.engines.kernels.dispatch import why_plain
 from regard.errors import EngineRefusal
 from regard.problem import make_problem
@@ -36,11 +36,11 @@ def nothing_is_compiled(monkeypatch, tmp_path):
     """An empty folder for machine code, and kernels that have none; no process is started: returns what was asked."""
     for name in KEPT:
         jit.KERNELS[name].prepare()
-        kept[name] = kept.get(name) or machine_code.read(name)
+        kept[name] = kept.get(name) or kernel_cache.read(name)
     asked = []
     monkeypatch.setattr(background_compilation, "request", lambda names: asked.append(sorted(names)) or False)
     monkeypatch.setattr(background_compilation, "_state", background_compilation._State())
-    monkeypatch.setattr(machine_code, "folders", lambda: (tmp_path / "regard-test",))
+    monkeypatch.setattr(kernel_cache, "folders", lambda: (tmp_path / "regard-test",))
     for kernel in jit.KERNELS.values():
         monkeypatch.setattr(kernel, "_ready", False)
         monkeypatch.setattr(kernel, "_stored", None)
@@ -49,9 +49,9 @@ def nothing_is_compiled(monkeypatch, tmp_path):
 
 def fill(tmp_path, names):
     """Machine code in the folder of a test, from where it really is."""
-    machine_code.folders()[0].parent.mkdir(exist_ok=True)
+    kernel_cache.folders()[0].parent.mkdir(exist_ok=True)
     for name in names:
-        machine_code.write(name, kept[name])
+        kernel_cache.write(name, kept[name])
 
 
 # Kernels whose machine code these tests write: of a sigmoid's forward pass, and one that is compiled in a moment.
@@ -111,10 +111,10 @@ def test_the_planner_counts_on_kernels_only_where_they_are(nothing_is_compiled, 
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbage", "empty", "a bit", "a folder"])
-def test_damaged_machine_code_is_not_run_but_made_again(nothing_is_compiled, tmp_path, damage):
+def test_damaged_kernel_cache_is_not_run_but_made_again(nothing_is_compiled, tmp_path, damage):
     name = "channel_loops.pack_queries"  # which is compiled in a moment
     fill(tmp_path, [name])
-    path = machine_code._path(machine_code.folders()[0], name)
+    path = kernel_cache._path(kernel_cache.folders()[0], name)
     whole = path.read_bytes()
     if damage == "a folder":
         path.unlink()
@@ -136,9 +136,9 @@ def test_damaged_machine_code_is_not_run_but_made_again(nothing_is_compiled, tmp
         assert fresh(name).fetch()  # and mended on disk
 
 
-def test_machine_code_of_another_making_is_compiled_again(nothing_is_compiled, tmp_path):
+def test_kernel_cache_of_another_making_is_compiled_again(nothing_is_compiled, tmp_path):
     name = "channel_loops.pack_queries"
-    machine_code.write(name, b"not a pickle, though its digest is right")
+    kernel_cache.write(name, b"not a pickle, though its digest is right")
     kernel = fresh(name)
     assert kernel.fetch()
     kernel.prepare()
@@ -152,10 +152,10 @@ def fresh(name):
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may read everything")
-def test_machine_code_that_may_not_be_read_is_made_again(nothing_is_compiled, tmp_path):
+def test_kernel_cache_that_may_not_be_read_is_made_again(nothing_is_compiled, tmp_path):
     name = "channel_loops.pack_queries"
     fill(tmp_path, [name])
-    path = machine_code._path(machine_code.folders()[0], name)
+    path = kernel_cache._path(kernel_cache.folders()[0], name)
     path.chmod(0)
     assert not fresh(name).fetch()
     assert stat.S_IMODE(path.stat().st_mode) == 0
@@ -163,14 +163,14 @@ def test_machine_code_that_may_not_be_read_is_made_again(nothing_is_compiled, tm
 
 def test_a_folder_that_can_only_be_read_is_read(monkeypatch, tmp_path):
     first, second = tmp_path / "image", tmp_path / "user"
-    monkeypatch.setattr(machine_code, "_places", lambda: [first, second])
-    monkeypatch.setattr(machine_code, "folders", machine_code.folders.__wrapped__)
+    monkeypatch.setattr(kernel_cache, "_places", lambda: [first, second])
+    monkeypatch.setattr(kernel_cache, "folders", kernel_cache.folders.__wrapped__)
     first.mkdir()
     second.mkdir()
-    machine_code.write("x", b"from the image")
-    monkeypatch.setattr(machine_code, "_can_write", lambda place: place != first)
-    assert machine_code.read("x") == b"from the image"
-    machine_code.write("y", b"mine")
+    kernel_cache.write("x", b"from the image")
+    monkeypatch.setattr(kernel_cache, "_can_write", lambda place: place != first)
+    assert kernel_cache.read("x") == b"from the image"
+    kernel_cache.write("y", b"mine")
     assert [path.name for path in second.rglob("*.code")] == ["y.code"]
 
 
@@ -206,7 +206,7 @@ def started(monkeypatch, tmp_path):
             ended.wait(30)
 
     monkeypatch.setattr(background_compilation, "_state", background_compilation._State())
-    monkeypatch.setattr(machine_code, "folders", lambda: (tmp_path / "regard-test",))
+    monkeypatch.setattr(kernel_cache, "folders", lambda: (tmp_path / "regard-test",))
     monkeypatch.setattr(background_compilation.subprocess, "Popen", Process)
     commands.append(ended)
     yield commands
@@ -263,7 +263,7 @@ def test_a_terminal_is_told_once_and_nobody_else(started, monkeypatch, capsys):
 def test_where_nothing_can_be_kept_kernels_are_compiled_at_once(monkeypatch):
     made = []
     monkeypatch.setattr(background_compilation, "_state", background_compilation._State())
-    monkeypatch.setattr(machine_code, "writable", lambda: None)
+    monkeypatch.setattr(kernel_cache, "writable", lambda: None)
     monkeypatch.setattr(jit.KERNELS["tile_loops.turn"], "prepare", lambda: made.append(1))
     assert REQUEST(["tile_loops.turn"])
     assert made
@@ -273,13 +273,13 @@ def test_a_process_of_its_own_compiles_what_was_asked_first_and_leaves_nothing_b
     # The process that compiles is let do one kernel, and the one it is at: it ends when its folder is gone.
     code = """
 import os, time
-from regard.engines.cpu.runtime import machine_code
+from regard.engines.cpu.runtime import kernel_cache
 from regard.engines.cpu.runtime import background_compilation
 asked = ["channel_loops.pack_queries", "tile_loops.turn"]
 assert not background_compilation.request(asked)
-folder = machine_code.writable()
+folder = kernel_cache.writable()
 deadline = time.monotonic() + 300
-while machine_code.read(asked[0]) is None and time.monotonic() < deadline:
+while kernel_cache.read(asked[0]) is None and time.monotonic() < deadline:
     time.sleep(0.05)
 assert f"{asked[0]}.code" in {path.name for path in folder.glob("*.code")} <= {f"{name}.code" for name in asked}
 os.rename(folder.parent, str(folder.parent) + "-gone")
@@ -344,7 +344,7 @@ def test_what_takes_a_step_or_rule_away_shows(monkeypatch):
     assert why_plain(given, asked=True) == "the kernels do not have Cap"
 
 
-def test_sources_of_machine_code_lie_in_one_folder_and_are_compiled_ahead():
+def test_sources_of_kernel_cache_lie_in_one_folder_and_are_compiled_ahead():
     """A kernel elsewhere would be kept when its source changes, and `regard warm-up` would not know it."""
     package = Path(regard.__file__).parent
     sources = [path for path in package.rglob("*.py") if "\n@kernel" in path.read_text()]

@@ -34,7 +34,7 @@ from regard import (
 from regard.engines.cpu import kernels
 from regard.engines.cpu.kernels import list_loops, tile_loops
 from regard.engines.cpu.passes import choosing
-from regard.engines.cpu.runtime import jit, machine_code, thread_pool
+from regard.engines.cpu.runtime import jit, kernel_cache, thread_pool
 from regard.engines.cpu.traversal import by_support
 from regard.engines.tiled import Tiled
 from regard.errors import OptionError, ScoreError, ShapeError
@@ -264,8 +264,8 @@ def test_kernels_release_the_gil_run_on_one_thread_and_let_nan_pass():
 def test_another_source_makes_another_name(tmp_path, monkeypatch):
     engines = Path(regard.engines.__file__).parent
     shutil.copytree(engines, tmp_path / "engines", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(machine_code, "__file__", str(tmp_path / "engines/cpu/runtime/machine_code.py"))
-    fingerprint = machine_code.fingerprint.__wrapped__
+    monkeypatch.setattr(kernel_cache, "__file__", str(tmp_path / "engines/cpu/runtime/kernel_cache.py"))
+    fingerprint = kernel_cache.fingerprint.__wrapped__
     sources = ["kernels/codes.py", "cpu/kernels/row_steps.py", "cpu/runtime/jit.py", "cpu/runtime/signatures.py"]
     names = [fingerprint()]
     for source in sources:
@@ -338,14 +338,14 @@ def test_kernels_run_where_no_folder_can_be_written(child):
     code = f"""
 import pathlib, tempfile
 import numpy as np
-from regard.engines.cpu.runtime import background_compilation, machine_code
-machine_code._places, tempfile.tempdir = lambda: [pathlib.Path({nowhere!r})], {nowhere!r}
+from regard.engines.cpu.runtime import background_compilation, kernel_cache
+kernel_cache._places, tempfile.tempdir = lambda: [pathlib.Path({nowhere!r})], {nowhere!r}
 from regard.engines.cpu.kernels.tile_loops import turn
 assert background_compilation.are_ready(frozenset([turn.name]))
 matrix, turned = np.arange(20, dtype=np.float32).reshape(4, 5), np.empty((3, 4), np.float32)
 turn(matrix, 2, turned)
 assert (turned == matrix.T[2:]).all()
-assert machine_code.writable() is None
+assert kernel_cache.writable() is None
 """
     child(code)
 

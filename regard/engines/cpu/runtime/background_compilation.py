@@ -20,7 +20,7 @@ from pathlib import Path
 
 from regard.engines.cpu.kernels import table_rows
 from regard.engines.cpu.passes import weight_readings
-from regard.engines.cpu.runtime import jit, machine_code
+from regard.engines.cpu.runtime import jit, kernel_cache
 
 PRIORITY = 5  # of the process that compiles: a quarter of a core, where others want all of it
 MOST_STARTS = 2  # of a process that compiles: one that ended too early is started once more
@@ -94,7 +94,7 @@ def are_ready(names: frozenset[str]) -> bool:
 def request(names: Collection[str]) -> bool:
     """Have kernels compiled by another process; whether they are there already, because there can be none."""
     with _state.lock:
-        if machine_code.writable() is None or not sys.executable:
+        if kernel_cache.writable() is None or not sys.executable:
             _say(_SAID_HERE)
             for name in names:
                 kernels()[name].prepare()
@@ -121,7 +121,7 @@ def _say(text: str) -> None:
 
 
 def _start(names: Collection[str]) -> None:
-    folder = machine_code.writable()
+    folder = kernel_cache.writable()
     assert folder is not None
     _state.starts += 1
     apart = getattr(subprocess, "CREATE_NO_WINDOW", 0) | getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)
@@ -155,7 +155,7 @@ def compile_in_background(first: Sequence[str]) -> None:
             return
         for name in dict.fromkeys((*first, *missing_kernels())):
             kernels()[name].prepare()
-            folder = machine_code.writable()
+            folder = kernel_cache.writable()
             if folder is None or not folder.exists():  # a temporary one, whose owner has ended
                 return
 
@@ -186,7 +186,7 @@ def _compile(name: str) -> str:
 @contextmanager
 def only_one() -> Iterator[bool]:
     """Be the one process that compiles, as long as this lasts; False where another is."""
-    folder = machine_code.writable()
+    folder = kernel_cache.writable()
     if folder is None:
         yield True
         return
@@ -212,7 +212,7 @@ def _lock(file: int) -> bool:
 
 
 def _others_compile() -> bool:
-    folder = machine_code.writable()
+    folder = kernel_cache.writable()
     if folder is None or not Path(folder, "lock").exists():
         return False
     with only_one() as alone:

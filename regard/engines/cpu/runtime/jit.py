@@ -21,7 +21,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
-from regard.engines.cpu.runtime import machine_code
+from regard.engines.cpu.runtime import kernel_cache
 from regard.engines.cpu.runtime.signatures import signature_of
 
 Function: TypeAlias = Callable[..., Any]  # arguments of compiled functions have no types that mypy could read
@@ -67,7 +67,7 @@ class Kernel:
     def fetch(self) -> bool:
         """Whether there is machine code, here or on disk; what is on disk is read, so that it is there when called."""
         if not self._ready and self._stored is None:
-            self._stored = machine_code.read(self.name)
+            self._stored = kernel_cache.read(self.name)
         return self._ready or self._stored is not None
 
     def prepare(self) -> None:
@@ -77,7 +77,7 @@ class Kernel:
                 return
             if not (self.fetch() and self._take()):
                 self.dispatcher.compile(self.signature)
-                machine_code.write(self.name, dumps(self.dispatcher.overloads[self.signature]._reduce()))
+                kernel_cache.write(self.name, dumps(self.dispatcher.overloads[self.signature]._reduce()))
             self.dispatcher.disable_compile()  # another signature is a mistake, which would otherwise cost seconds
             self._ready, self._stored = True, None
 
