@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.engines import Engine
 from regard.engines.sdpa.shortcut import pool_plainly
 from regard.masks import Mask
-from regard.modes import is_tracing
+from regard.modes import is_forward_mode, is_tracing
 from regard.partials import Partial, start_partial
 from regard.planner import Plan, choose, explain
 from regard.problem import draw_seed, make_problem
@@ -70,7 +70,7 @@ def attend(
     """
     if is_tracing():
         return attend_traced(queries, keys, values, score, weights, mask, dropout, engine)
-    if engine is None and type(dropout) is float and dropout == 0.0:
+    if engine is None and type(dropout) is float and dropout == 0.0 and not is_forward_mode():
         # The most common call. What is below would come to the same, some microseconds later.
         output = pool_plainly(queries, keys, values, score, weights, mask)
         if output is not None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 
 import torch
+from torch.autograd import forward_ad
 
 Value = TypeVar("Value")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -32,6 +33,11 @@ def is_hidden(tensor: torch.Tensor) -> bool:
 def is_transforming() -> bool:
     """Whether a transform of torch.func is active, compiled or not."""
     return torch._C._are_functorch_transforms_active()
+
+
+def is_forward_mode() -> bool:
+    """Whether a level of forward-mode differentiation is open: a tensor with a tangent does not require a gradient."""
+    return forward_ad._current_level >= 0
 
 
 def is_capturing(device: torch.device) -> bool:

@@ -19,6 +19,7 @@ from regard.engines.torch_internals import sdpa_backends
 from regard.engines.work import Work
 from regard.errors import EngineRefusal, OptionError
 from regard.masks import Mask
+from regard.modes import is_forward_mode, is_transforming
 from regard.problem import AttentionProblem
 from regard.scores.form import ChannelForm, DotForm
 
@@ -65,8 +66,9 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
             f"Engine {chosen.name!r} cannot compute this problem: {'; '.join(chosen.refusals(problem))}. "
             f"Leave `engine` out, or ask plan(...) which engines can."
         )
-    if problem.queries.is_meta:
-        return ENGINES["reference"]  # shapes follow from the definition; there are no numbers to decide anything by
+    if problem.queries.is_meta or is_transforming() or is_forward_mode():
+        # Shapes follow from the definition, and there are no numbers to decide by; and it differentiates any way.
+        return ENGINES["reference"]
     signature = _signature(problem)
     if signature is None:
         return _quickest(problem)[0]
@@ -93,7 +95,7 @@ def _signature(problem: AttentionProblem) -> Hashable | None:
     state = (problem.needs_gradient, problem.dropout > 0, torch.get_num_threads(), *sdpa_backends())
     learned = (type(rule), len(rule.learned()), getattr(rule, "sink", None) is None)
     tensors = map(attrgetter("shape", "dtype", "device", "requires_grad"), problem.tensors)
-    return kind, state, learned, *tensors
+    return kind, state, learned, problem.grid.batch_shape, *tensors
 
 
 def _quickest(problem: AttentionProblem) -> tuple[Engine, Work, str | None]:

@@ -134,6 +134,14 @@ def test_what_a_user_wrote_is_planned_every_time_and_a_mask_once_a_shape(monkeyp
     assert len(asked) == 7
 
 
+def test_a_sink_for_each_head_is_another_plan():
+    inputs = rows(330), rows(330), rows(330, 3)
+    for sink in (torch.zeros(()), torch.zeros(4096)):
+        rule = regard.Softmax(sink=sink)
+        chosen = planner.choose(make_problem(*inputs, score=regard.ScaledDot(), weights=rule))
+        assert chosen.name == plan(*inputs, weights=rule).engine
+
+
 def test_the_plan_of_a_mask_goes_with_it():
     window = regard.Window(2, 2)
     attend(rows(64), rows(64), rows(64, 3), mask=window)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import OptionError
 from regard.learned import keep, shown
-from regard.modes import is_hidden, is_tracing
+from regard.modes import is_forward_mode, is_hidden, is_tracing
 from regard.tensors import broadcast_shapes
 from regard.weights.rule import Fold, Peak, Statistics, Weights, masked, over_one_tile
 
@@ -60,7 +60,7 @@ def entmax(scores: Tensor, allowed: Tensor | None = None, *, alpha: float | Tens
         over_one_tile(scores.detach(), torch.arange(scores.shape[-1], device=scores.device)), order.detach()
     )
     weights = _weights(scores.detach(), peak, threshold, order.detach())
-    if scores.requires_grad or order.requires_grad or is_tracing():
+    if scores.requires_grad or order.requires_grad or is_tracing() or is_forward_mode():
         weights = _differentiable(weights, scores, order)
     return weights.to(scores.dtype)
 
