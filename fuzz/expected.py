@@ -1,8 +1,8 @@
 """What a case must give: output and gradients of the float64 definition, and how far off rounding may put them.
 
 The allowance is measured: the error of the same formula in the dtype that is computed in, and how far the definition
-itself moves when inputs, scores and the gradient of scores are off by a few units in the last place; each times a factor
-for what few samples miss. Where scores are so large that rounding decides the weights, the definition says so by moving
+itself moves when inputs, scores and the gradient of scores are off by a few units in the last place; each times a
+factor for what few samples miss. Where scores are so large that rounding decides the weights, the definition says so by moving
 a lot, and the case says nothing. `tests/test_fuzz_power.py` holds that most cases do say something.
 """
 
@@ -300,7 +300,8 @@ def _rounding(
                         shared = 1.0 if sign is signs else max(float((size > 0).sum()) / each.numel(), 1.0)
                         sums[name] += float(each.abs().max()) / shared**0.5
         results = {name: max(results[name], sums[name]) for name in names}
-    if case.dtype in (torch.float16, torch.bfloat16) and case.parameters and scored.scores.requires_grad:
+    half = case.dtype in (torch.float16, torch.bfloat16)
+    if half and not _is_unprojected(case) and scored.scores.requires_grad:
         # What reaches a projected query or key is rounded to half precision before rows are summed.
         (reached,) = torch.autograd.grad(output, scored.scores, gradient, allow_unused=True, retain_graph=True)
         for sign in (signs[..., :1, :], signs[..., :1]) if reached is not None else ():
@@ -309,6 +310,12 @@ def _rounding(
             for name, each in zip(names, found, strict=True):
                 if each is not None and each.numel():
                     results[name] += float(each.abs().max())
+    if "cosine" in case.score.kinds():
+        # The gradient of a unit vector is a difference of two terms, 1/temperature and 1/norm times what reaches it.
+        for name, axis in (("queries", -1), ("keys", -2)):
+            norms = inputs[name].norm(dim=-1)
+            terms = 10 * size.sum(axis) / torch.where(norms == 0, 1, norms)
+            results[name] += torch.finfo(case.dtype).eps * (float(terms.max()) if terms.numel() else 0.0)
     # A sink shares in every score's gradient. An alpha's is found here by differences, which keep ten digits or so.
     every = float(size.sum())
     results |= {name: epsilon * every for name in (rule.options.get("sink"),) if isinstance(name, str)}

@@ -20,6 +20,8 @@ RULES = {
 STEP = 1e-5
 
 
+# torch's own formulas of tangents are scripted.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 @pytest.mark.parametrize("shape", [(5, 8), (2, 3, 5, 8)], ids=str)
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_tangent_is_the_slope_of_the_output(rule, shape):
