@@ -2,8 +2,8 @@
 
 The allowance is measured: the error of the same formula in the dtype that is computed in, and how far the definition
 itself moves when inputs, scores and the gradient of scores are off by a few units in the last place; each times a
-factor for what few samples miss. Where scores are so large that rounding decides the weights, the definition says so by moving
-a lot, and the case says nothing. `tests/test_fuzz_power.py` holds that most cases do say something.
+factor for what few samples miss. Where scores are so large that rounding decides the weights, the definition says so by
+moving a lot, and the case says nothing. `tests/test_fuzz_power.py` holds that most cases do say something.
 """
 
 from __future__ import annotations
