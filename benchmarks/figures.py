@@ -18,6 +18,7 @@ from torch import Tensor
 
 from benchmarks import results
 from benchmarks.contests import OURS
+from benchmarks.peers import MEMORY_LIMIT
 from benchmarks.report import NAME
 from regard import weigh
 from regard.plots.palette import STOPS
@@ -105,14 +106,15 @@ def draw_speed(rows: Mapping[str, Mapping[str, Any]]) -> Any:
     axes.axvline(1, color=GREY, linewidth=1)
     axes.set_yticks(range(len(shown)), [f"{row['work']}\n{row['size']}" for row in shown], fontsize=9)
     axes.invert_yaxis()
-    axes.set_xlabel("speed, as a multiple of the fastest peer's for the same attention")
+    axes.set_title("Speed of regard on a CPU, beside the fastest peer that computes the same", fontsize=11)
+    axes.set_xlabel("times as fast as the peer named")
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in (BLUE, ORANGE)]
     axes.legend(handles, ["forward", "forward + backward"], loc="upper right")
     return figure
 
 
 def draw_memory(growth: Mapping[str, Any]) -> Any:
-    """Bytes of forward + backward against n, one head; dashed where a formula was computed, not run."""
+    """Bytes of forward + backward against n, one head; dashed where it was computed from a smaller n, not run."""
     right, above = {"xytext": (8, 0), "va": "center"}, {"xytext": (0, 8), "ha": "center"}
     lines: dict[tuple[str, str], tuple[str, str, str, dict[str, Any]]] = {
         ("additive", "eager"): ("additive, the formula", VERMILLION, "s", right),
@@ -143,7 +145,11 @@ def draw_memory(growth: Mapping[str, Any]) -> Any:
     ticks = [1, 10, 100, 1024, 10 * 1024, 100 * 1024, 1024 * 1024]
     axes.set_yticks(ticks, ["1 MiB", "10 MiB", "100 MiB", "1 GiB", "10 GiB", "100 GiB", "1 TiB"])
     axes.minorticks_off()
-    axes.set_xlabel("n queries and n keys, one head, forward + backward (dashed: computed, it does not fit)")
+    axes.set_title("Memory of a forward and a backward pass, one head, float32", fontsize=11)
+    limit = MEMORY_LIMIT >> 30
+    axes.set_xlabel(
+        f"n queries and n keys (dashed: not run, as the formula keeps more than {limit} GiB; computed as ~ n²)"
+    )
     return figure
 
 

@@ -47,8 +47,7 @@ class Plan:
     def __str__(self) -> str:
         lines = [self.problem, f"  engine: {self.engine}, because {self.reason}; needs {readable_bytes(self.bytes)}"]
         lines += [f"  {name}: {reason}" for name, reason in self.passed_over.items()]
-        for name, reasons in self.refusals.items():
-            lines += [f"  {name}: not supported: {reason}" for reason in reasons]
+        lines += [f"  {name}: not supported: {'; '.join(reasons)}" for name, reasons in self.refusals.items()]
         return "\n".join(lines)
 
 
@@ -137,7 +136,9 @@ def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Pl
         else:
             estimate = each.seconds(work)
             time = "" if math.isinf(estimate) else f" and about {readable_seconds(estimate)}"
-            passed_over[name] = f"supported, would need {readable_bytes(each.bytes(problem))}{time}"
+            quicker = engine is None and estimate < chosen.seconds(work) and _is_heavy(each, problem)
+            but = f": quicker, but more than {readable_bytes(MOST_BYTES)} where another needs less" if quicker else ""
+            passed_over[name] = f"supported, would need {readable_bytes(each.bytes(problem))}{time}{but}"
     return Plan(
         engine=chosen.name,
         reason=("it was asked for" if engine is not None else _reason(chosen, work)) + _detour(chosen, problem, plain),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 from torch import Tensor
 
@@ -27,17 +29,20 @@ def check_kinds(queries: object, keys: object, values: object, score: object, we
                 f"`{name}` must be an ordinary tensor: got a nested one. Pad it, "
                 f"torch.nested.to_padded_tensor({name}, 0.0), and pass mask=Padding(lengths)."
             )
-    for name, value, kind in (("score", score, Score), ("weights", weights, Weights)):
-        if not isinstance(value, kind):
+    check_options(score, weights, mask)
+
+
+def check_options(score: object, weights: object, mask: object) -> None:
+    """Raise unless they are a score, a rule, and a mask or None."""
+    for name, value, kind in (("score", score, Score), ("weights", weights, Weights), ("mask", mask, Mask)):
+        if not isinstance(value, kind) and not (value is None and kind is Mask):
             raise OptionError(f"`{name}` must be a regard {kind.__name__}: got {_shown(value)}. {_hint(name, value)}")
-    if mask is not None and not isinstance(mask, Mask):
-        raise OptionError(f"`mask` must be a regard Mask: got {_shown(mask)}. {_hint('mask', mask)}")
 
 
 def _hint(name: str, value: object) -> str:
     """What to pass instead."""
-    if isinstance(value, type):
-        return f"Make an object of it: {value.__name__}()."
+    if isinstance(value, type) and issubclass(value, Score | Weights | Mask):
+        return f"Make an object of it: {value.__name__}({', '.join(_needed(value))})."
     if name == "score" and callable(value):
         return "Wrap the function: score=Custom(function)."
     if name == "mask" and isinstance(value, Tensor):
@@ -48,6 +53,15 @@ def _hint(name: str, value: object) -> str:
         )
     example = {"score": "ScaledDot()", "weights": "Softmax()", "mask": "Causal()"}[name]
     return f"Pass one such as {example}."
+
+
+def _needed(kind: type) -> list[str]:
+    """The arguments without which no object of it can be made, as a call has them."""
+    return [
+        f"{each.name}=..."
+        for each in inspect.signature(kind).parameters.values()
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
 
 
 def _shown(value: object) -> str:
@@ -98,9 +112,20 @@ def check_shapes(queries: Tensor, keys: Tensor, values: Tensor) -> None:
     except ValueError:
         raise ShapeError(
             f"The batch axes of `queries`, `keys` and `values` must broadcast: got queries {tuple(queries.shape)}, "
-            f"keys {tuple(keys.shape)} and values {tuple(values.shape)}. "
-            f"Insert axes of size 1, as in keys.unsqueeze(-3)."
+            f"keys {tuple(keys.shape)} and values {tuple(values.shape)}. {_batch_hint(queries, keys, values)}"
         ) from None
+
+
+def _batch_hint(queries: Tensor, keys: Tensor, values: Tensor) -> str:
+    """How batch axes can be made to broadcast."""
+    heads, groups = (tuple(each.shape[-3:-2]) for each in (queries, keys))
+    if heads and groups == tuple(values.shape[-3:-2]) and groups > (1,) and heads[0] % groups[0] == 0:
+        return (
+            f"If {heads[0]} heads of queries share {groups[0]} of keys, group them: "
+            f"queries.unflatten(-3, ({groups[0]}, {heads[0] // groups[0]})), keys.unsqueeze(-3), "
+            f"values.unsqueeze(-3), and .flatten(-4, -3) of the output."
+        )
+    return "Give them the same batch axes, with size 1 where one entry serves all."
 
 
 def check_devices(queries: Tensor, keys: Tensor, values: Tensor) -> None:

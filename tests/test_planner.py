@@ -48,7 +48,11 @@ def test_the_batch_and_the_hidden_units_count_toward_the_size():
 
 def test_what_costs_less_time_but_much_more_memory_is_passed_over():
     large = torch.rand(4, 4, dtype=torch.float64).expand(1, 8, 4, 4).repeat(1, 1, 1000, 1)
-    assert plan(large, large, large, weights=regard.Sigmoid()).engine == "tiled"
+    found = plan(large, large, large, weights=regard.Sigmoid())
+    assert found.engine == "tiled"
+    assert found.passed_over["reference"].endswith(": quicker, but more than 256.0 MiB where another needs less")
+    asked = plan(large, large, large, weights=regard.Sigmoid(), engine="tiled")
+    assert "quicker" not in asked.passed_over["reference"]
 
 
 def test_gradients_and_masks_count_toward_the_cost():
@@ -176,8 +180,8 @@ def test_the_text_names_the_choice_the_bytes_and_every_other_engine():
     assert lines[1].endswith("iB")
     assert lines[2].startswith("  reference: supported, would need ")
     assert lines[3:] == [
-        "  sdpa: not supported: Additive is not a dot product of projected queries and keys",
-        "  sdpa: not supported: mask Causal(align='end') would have to be built as n × m",
+        "  sdpa: not supported: Additive is not a dot product of projected queries and keys; "
+        "mask Causal(align='end') would have to be built as n × m",
     ]
 
 

@@ -29,6 +29,12 @@ WRONG = {
         OptionError,
         r"`score` must be a regard Score: got Dot\. Make an object of it: Dot\(\)\.",
     ),
+    "score-class-with-arguments": (
+        lambda: attend(Q, K, V, score=regard.Additive),
+        OptionError,
+        r"got Additive\. Make an object of it: Additive\(query_dim=\.\.\., key_dim=\.\.\., hidden_dim=\.\.\.\)\.",
+    ),
+    "weights-another-class": (lambda: attend(Q, K, V, weights=int), OptionError, r"got int\. Pass one such as Softmax"),
     "score-string": (
         lambda: attend(Q, K, V, score="dot"),
         OptionError,
@@ -83,7 +89,14 @@ WRONG = {
     "batch": (
         lambda: attend(ones(2, 2, 3), ones(3, 5, 3), V),
         ShapeError,
-        r"The batch axes of `queries`, `keys` and `values` must broadcast: got queries \(2, 2, 3\), keys \(3, 5, 3\)",
+        r"The batch axes of `queries`, `keys` and `values` must broadcast: got queries \(2, 2, 3\), keys \(3, 5, 3\)"
+        r" and values \(5, 4\)\. Give them the same batch axes, with size 1 where one entry serves all\.",
+    ),
+    "grouped-heads": (
+        lambda: attend(ones(2, 8, 5, 3), ones(2, 2, 7, 3), ones(2, 2, 7, 4)),
+        ShapeError,
+        r"If 8 heads of queries share 2 of keys, group them: queries\.unflatten\(-3, \(2, 4\)\), "
+        r"keys\.unsqueeze\(-3\), values\.unsqueeze\(-3\), and \.flatten\(-4, -3\) of the output\.",
     ),
     "batch-of-heads": (
         lambda: attend(Q, K, ones(3, 5, 4), score=regard.Additive(3, 3, 2, heads=2)),

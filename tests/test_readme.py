@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import regard
 from regard.cli import app
 from regard.testing.support_table import PAGE, with_tables
 
@@ -42,6 +43,15 @@ def test_every_command_prints_what_is_shown(arguments, shown, monkeypatch):
     monkeypatch.chdir(ROOT)
     printed = "\n".join(line.rstrip() for line in CliRunner().invoke(app, shlex.split(arguments)).stdout.splitlines())
     assert printed.strip() == shown.strip()
+
+
+@pytest.mark.parametrize(
+    ("package", "page"),
+    [(regard.scores, "scores-and-rules"), (regard.weights, "scores-and-rules"), (regard.masks, "masks")],
+)
+def test_the_pages_list_every_score_rule_and_mask(package, page):
+    text = TEXTS[f"docs/{page}.md"]
+    assert not [name for name in package.__all__ if not re.search(rf"`([^`]*\W)?{name}\b[^`]*`", text)]
 
 
 def test_every_file_that_the_architecture_names_is_there():

@@ -118,7 +118,7 @@ def _print(seen: Seen) -> None:
     else:
         colour = has_colour(out)
         more = "not every word has its place here: -o weights.html shows them all"
-        picture = draw_matrix(seen.weights, seen.words, seen.words, width=out.width, colour=colour, more=more)
+        picture = draw_matrix(seen.weights, seen.names, seen.names, width=out.width, colour=colour, more=more)
         out.print(picture, soft_wrap=True)
     hidden = f"{seen.hidden_note}. Show all with --specials" if seen.hidden else seen.hidden_note
     for line in (f"{MODEL}, {seen.source}", hidden):

@@ -24,7 +24,7 @@ class Engine:
 
     name: ClassVar[str]
     letter: ClassVar[str] = "?"  # stands for it in tables
-    summary: ClassVar[str]  # one line for people: what it is good for
+    summary: ClassVar[str]  # for people: why it was chosen, as in "because it …"
     dtypes: ClassVar[frozenset[torch.dtype]] = DTYPES
     pools_by_tiles: ClassVar[bool] = False  # whether its output is that of passes over tiles, which a view shares
     # How passes over tiles cut them, where a view reads weights, and whether compiled kernels run: where they pay and

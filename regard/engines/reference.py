@@ -58,7 +58,7 @@ class Reference(Engine):
 
     name = "reference"
     letter = "R"
-    summary = "the definition, dense; any rule, of differentiable operations throughout"
+    summary = "it computes the definition on dense tensors; any rule, of differentiable operations throughout"
 
     def bytes(self, problem: AttentionProblem) -> int:
         pairs = math.prod(problem.grid.batch_shape) * problem.grid.n_queries * problem.grid.n_keys

@@ -48,7 +48,7 @@ class Tiled(Engine):
 
     name = "tiled"
     letter = "T"
-    summary = "any score, rule and mask over tiles; memory does not grow with n × m"
+    summary = "it computes any score, rule and mask over tiles; memory does not grow with n × m"
     pools_by_tiles = True
 
     def __init__(self, tile_elements: int = TILE_ELEMENTS, kernels: bool | None = None) -> None:

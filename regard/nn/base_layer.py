@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.attention import attend, weigh
 from regard.engines.reference import define_weights, dropout_factors
-from regard.errors import DtypeError, OptionError
+from regard.errors import OptionError
 from regard.masks import Mask, PerHead
 from regard.modes import is_tracing
 from regard.nn.recording import note
@@ -18,6 +18,7 @@ from regard.problem import draw_seed, make_problem
 from regard.scores import Bias, ScaledDot, Score
 from regard.tensors import without_autocast
 from regard.traced import attend_traced
+from regard.validation import check_options
 from regard.view.weights_view import WeightsView
 from regard.weights import Softmax, Weights
 
@@ -48,11 +49,11 @@ class AttentionLayer(nn.Module):
         super().__init__()
         if not 0.0 <= dropout < 1.0:
             raise OptionError(f"`dropout` must be in [0, 1): got {dropout}. It is the share of weights to drop.")
-        self.score = _checked(ScaledDot() if score is None else score, Score, "score", "ScaledDot()")
-        self.weights = _checked(Softmax() if weights is None else weights, Weights, "weights", "Softmax()")
-        self.mask = PerHead(mask) if isinstance(mask, Sequence) and not isinstance(mask, str) else mask
-        if self.mask is not None:
-            _checked(self.mask, Mask, "mask", "Causal()")
+        score = ScaledDot() if score is None else score
+        weights = Softmax() if weights is None else weights
+        mask = PerHead(mask) if isinstance(mask, Sequence) and not isinstance(mask, str) else mask
+        check_options(score, weights, mask)
+        self.score, self.weights, self.mask = score, weights, mask
         self.dropout = dropout
 
     def pool(
@@ -132,11 +133,3 @@ class AttentionLayer(nn.Module):
             "weights": self.weights,
             "mask": both.to(queries.device) if isinstance(both, Mask) else both,  # what is no mask is refused with it
         }
-
-
-def _checked(value: Any, kind: type, name: str, example: str) -> Any:
-    if not isinstance(value, kind):
-        raise DtypeError(
-            f"`{name}` must be a {kind.__name__}: got {type(value).__name__}. Pass one of regard's, such as {example}."
-        )
-    return value

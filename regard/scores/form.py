@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self, TypeAlias, TypeVar
@@ -244,7 +245,18 @@ class CustomForm(Form):
         return dataclasses.replace(self, steps=steps, result_dtype=dtype)
 
     def pairs(self) -> Tensor:
-        scores = call(self.function, self.left, self.right)
+        try:
+            scores = call(self.function, self.left, self.right)
+        except RuntimeError as error:
+            # Torch's own about sizes; others, out of memory among them, are none of ours.
+            if type(error) is not RuntimeError or not re.search("size|shape", str(error)):
+                raise
+            raise ScoreError(
+                f"The function of Custom must take queries (..., rows, dim) and keys (..., columns, dim) to scores "
+                f"(..., rows, columns), as queries @ keys.mT does: for {tuple(self.left.shape)} and "
+                f"{tuple(self.right.shape)} it raised “{error}”. "
+                f"For each pair's coordinates use queries.unsqueeze(-2) and keys.unsqueeze(-3)."
+            ) from error
         wanted = (self.left.shape[-2], self.right.shape[-2])
         if not isinstance(scores, Tensor):
             raise ScoreError(

@@ -56,7 +56,7 @@ def test_the_matrix_has_a_line_for_each_word_in_80_columns() -> None:
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert [line.split()[0] for line in lines[2:16]] == WORDS
+    assert [line.split()[0] for line in lines[2:16]] == told_apart(WORDS)
     assert "rows are queries, columns are keys" in lines
     assert "MiniLM, average of 6 layers, average of 12 heads" in lines
     assert "\x1b" not in result.stdout
@@ -106,6 +106,12 @@ def test_a_word_that_is_there_twice_gets_a_list_for_each() -> None:
     second = see(SENTENCE, "--query", "he₂").stdout
     assert second.startswith("what “he₂” attends to")
     assert "he₁” looks" not in second
+
+
+def test_a_word_that_is_there_twice_has_its_number_in_the_matrix_too() -> None:
+    lines = see("When he saw his owner, he ran").stdout.splitlines()
+    assert lines[1].split() == ["he₁", "his", "he₂"]
+    assert [line.split()[0] for line in lines[2:9]] == ["When", "he₁", "saw", "his", "owner", "he₂", "ran"]
 
 
 def test_a_figure_of_a_word_that_is_there_twice_says_which_it_is(
@@ -200,10 +206,10 @@ def test_a_file_does_not_tell_its_reader_of_options(tmp_path: Path, monkeypatch:
 def test_a_long_sentence_is_shown_word_by_word_and_a_wide_terminal_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     words = (" ".join([SENTENCE] * 4).replace(",", "")).split()
     lines = see(" ".join(words)).stdout.splitlines()
-    first = next(place for place, line in enumerate(lines) if line.startswith("  When "))
-    assert [line.split()[0] for line in lines[first : first + 56]] == words
+    first = next(place for place, line in enumerate(lines) if line.startswith("  When₁ "))
+    assert [line.split()[0] for line in lines[first : first + 56]] == told_apart(words)
     assert max(map(len, lines)) <= 80
-    assert "".join(line[7] for line in lines[:first]).strip() == "When"
+    assert "".join(line[8] for line in lines[:first]).strip() == "When₁"
     monkeypatch.setattr(out, "_width", 200)
     wide = see(" ".join(words)).stdout.splitlines()
     assert 150 < max(map(len, wide)) <= 200

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import regard
 from regard import nn
 from regard.errors import DtypeError, OptionError, RegardError, ShapeError
 
@@ -105,5 +106,14 @@ def test_padding_that_does_not_fit_is_refused(name, padding):
 
 @pytest.mark.parametrize("make", [nn.SelfAttention, lambda size, **mask: nn.MultiHeadAttention(size, 2, **mask)])
 def test_a_word_is_no_mask(make):
-    with pytest.raises(DtypeError, match=r"`mask` must be a Mask: got str\. Pass one of regard's, such as Causal\(\)"):
+    with pytest.raises(OptionError, match=r"`mask` must be a regard Mask: got 'causal'\. Pass one such as Causal\(\)"):
         make(4, mask="causal")
+
+
+@pytest.mark.parametrize("wrong", [{"weights": "softmax"}, {"score": regard.Gaussian}, {"mask": torch.ones(2, 2)}])
+def test_a_layer_refuses_an_option_in_the_words_of_attend(wrong):
+    with pytest.raises(OptionError) as by_attend:
+        regard.attend(torch.ones(2, 4), torch.ones(2, 4), torch.ones(2, 4), **wrong)
+    with pytest.raises(OptionError) as by_layer:
+        nn.MultiHeadAttention(4, 2, **wrong)
+    assert str(by_layer.value) == str(by_attend.value)

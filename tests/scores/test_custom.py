@@ -126,6 +126,27 @@ def test_an_exception_in_the_function_reaches_the_caller(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("function", [lambda q, k: (q * k).sum(-1), lambda q, k: q @ k])
+def test_sizes_that_do_not_fit_in_the_function_are_explained(function, engine):
+    with pytest.raises(
+        ScoreError, match=r"\(\.\.\., rows, dim\) and keys .* for \(2, 3\) and \(4, 3\) it raised"
+    ) as refused:
+        attend(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 1), score=Custom(function), engine=engine)
+    assert type(refused.value.__cause__) is RuntimeError
+    assert str(refused.value.__cause__) in str(refused.value)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no such table"), torch.OutOfMemoryError("a size too large")])
+def test_other_errors_of_the_function_pass_through(error):
+    def broken(queries, keys):
+        raise error
+
+    with pytest.raises(RuntimeError) as raised:
+        attend(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 1), score=Custom(broken))
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("function", "text"),
     [

@@ -32,7 +32,7 @@ class Sdpa(Engine):
 
     name = "sdpa"
     letter = "S"
-    summary = "PyTorch's fused kernels, for scores that are a dot product under softmax"
+    summary = "it calls PyTorch's fused kernels, for scores that are a dot product under softmax"
 
     def refusals(self, problem: AttentionProblem) -> list[str]:
         return super().refusals(problem) + list(_beyond(problem)) or list(_unfit(problem))
