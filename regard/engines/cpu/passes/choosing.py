@@ -47,10 +47,10 @@ def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
         if isinstance(way, Tiles):
             for span in way.tiles(program, entry, rows):
                 thread_pool.check_stopped()
-                best_strip(way.scores(program, entry, rows, span), span.columns.start, k, scores, places)
+                best_strip(way.scores(program, entry, rows, span), span.columns.start, scores, places)
         else:
             listed, keys = way.scores(program, entry, rows)
-            best_strip(listed, 0, k, scores, places)
+            best_strip(listed, 0, scores, places)
             if listed.shape[1]:
                 places[:] = np.where(places < 0, -1, np.take_along_axis(keys, places.clip(0), 1))
 

@@ -22,7 +22,7 @@ def array(kind: Any, axes: int) -> Any:
 
 _NAMES: dict[Any, str] = {
     _WHOLE: """sgemm left_stride right_stride values_stride gradient_stride dim value_dim n_columns origin begin start
-        first_column rule k""",
+        first_column rule""",
     _DOUBLE: "alpha",
     _REAL: "factor",
     _HASH: "limit",
