@@ -197,7 +197,7 @@ def best_of(scores, k, width):
     """What the kernel keeps of scores that come `width` columns at a time."""
     best, index = np.full((len(scores), k), -INFINITY, np.float32), np.full((len(scores), k), -1)
     for start in range(0, scores.shape[1], width):
-        best_strip(np.ascontiguousarray(scores[:, start : start + width]), start, k, best, index)
+        best_strip(np.ascontiguousarray(scores[:, start : start + width]), start, best, index)
     return best, index
 
 
@@ -253,7 +253,7 @@ def test_any_scores_leave_the_best_of_the_definition(scores, k, width):
 def test_rows_must_be_contiguous():
     scores = random(4, 64)[:, :40]
     with pytest.raises(TypeError, match="No matching definition"):
-        best_strip(scores, 0, 2, np.empty((4, 2), np.float32), np.empty((4, 2), np.int64))
+        best_strip(scores, 0, np.empty((4, 2), np.float32), np.empty((4, 2), np.int64))
 
 
 @pytest.mark.parametrize("alpha", [1.3, 1.5, 2.0, 2.5])

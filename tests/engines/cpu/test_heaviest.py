@@ -196,7 +196,7 @@ def test_the_best_of_strips_are_those_of_the_whole(k, order):
     start = 0
     for width in (512, 512, 270, 6):
         strip = rows[:, start : start + width].contiguous()
-        best_strip(strip.numpy(), start, k, best.numpy(), index.numpy())
+        best_strip(strip.numpy(), start, best.numpy(), index.numpy())
         start += width
     ranks = rows.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
     expected, places = (each[:, :k] for each in ranks.sort(dim=-1, descending=True, stable=True))

@@ -22,7 +22,7 @@ _NOTHING, _INFINITY = np.float32(-np.inf), np.float32(np.inf)
 
 
 @kernel
-def best_strip(strip, first_column, k, best, index):  # type: ignore[no-untyped-def]
+def best_strip(strip, first_column, best, index):  # type: ignore[no-untyped-def]
     """Merge the columns of a strip into the best k of its rows so far: best first, the lowest index among equals.
 
     NaN counts as +inf. A score of −inf never enters.
@@ -30,17 +30,13 @@ def best_strip(strip, first_column, k, best, index):  # type: ignore[no-untyped-
     Args:
         strip: float32 `(rows, columns)`.
         first_column: Which key its first column is; above all that were merged before.
-        k: How many places there are.
         best: float32 `(rows, k)`; −inf in empty places, all of them at first.
         index: int64 `(rows, k)`; −1 in empty places.
     """
     rows, columns = strip.shape
     peaks, places, values, packed = best_scratch(columns)
     for i in range(rows):
-        if k == 1:
-            _merge_one(strip[i], first_column, best[i], index[i], peaks)
-        else:
-            merge_best(strip[i], first_column, False, best[i], index[i], peaks, places, values, packed)
+        merge_best(strip[i], first_column, False, best[i], index[i], peaks, places, values, packed)
 
 
 @helper
@@ -163,20 +159,6 @@ def block_peaks(row, without_zero, peaks):  # type: ignore[no-untyped-def]
         peaks[blocks] = peak
         blocks += 1
     return blocks
-
-
-@helper
-def _merge_one(row, first_column, best, index, peaks):  # type: ignore[no-untyped-def]
-    """`merge_best` for one place: the block of the largest, then its place in there."""
-    peak, at = _NOTHING if index[0] < 0 else _rank(best[0], False), -1
-    for b in range(block_peaks(row, False, peaks)):
-        if peaks[b] > peak:
-            peak, at = peaks[b], b
-    if at >= 0:
-        j = at * BLOCK
-        while _rank(row[j], False) != peak:
-            j += 1
-        best[0], index[0] = row[j], first_column + j
 
 
 @helper

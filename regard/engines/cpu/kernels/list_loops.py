@@ -75,55 +75,46 @@ def _spread_listed(factors, vector, listed, matrix):  # type: ignore[no-untyped-
 
 
 @helper
-def _score(  # type: ignore[no-untyped-def]
-    vector, right, listed, row, codes, of_rows, by_column, columns, numbers, pairs, table, kept
-):
-    """The scores of one row's list; `columns` receives the numbers of its columns, `kept` what each step was given."""
+def _score(vector, right, listed, row, i, steps, scratch):  # type: ignore[no-untyped-def]
+    """The scores of row i's list; `scratch` receives the numbers of its columns, and what each step was given."""
+    columns, kept = scratch[0], scratch[1]
     _dots(vector, right, listed, row)
     length = row.shape[0]
-    for k in range(codes.shape[0]):
+    for k in range(steps.codes.shape[0]):
         for t in range(length):
-            columns[k, t] = by_column[k, listed[t]]
+            columns[k, t] = steps.by_column[k, listed[t]]
         kept[k, :length] = row
-        step_row(codes[k], row, of_rows[k], columns[k, :length], numbers[k], pairs[:length], table)
-
-
-@kernel
-def score_listed(  # type: ignore[no-untyped-def]
-    left, right, index, codes, by_row, by_column, numbers, pairs, table, scratch, scores
-):
-    """The scores of every list, −inf after its end."""
-    for i in range(index.shape[0]):
-        length = _length(index[i])
-        scores[i, length:] = NOTHING
-        _score(
-            left[i], right, index[i, :length], scores[i, :length], codes, by_row[:, i], by_column, scratch[0], numbers,
-            pairs[i % pairs.shape[0]], table, scratch[1],
+        step_row(
+            steps.codes[k], row, steps.by_row[k, i], columns[k, :length], steps.numbers[k],
+            steps.pairs[i % steps.pairs.shape[0], :length], steps.table,
         )  # fmt: skip
 
 
 @kernel
-def pool_listed(  # type: ignore[no-untyped-def]
-    left, right, values, index, codes, by_row, by_column, numbers, pairs, table, scratch,
-    rule, row_hashes, column_hashes, limit, factor, peaks, totals, pooled,
-):  # fmt: skip
+def score_listed(left, right, index, steps, scratch, scores):  # type: ignore[no-untyped-def]
+    """The scores of every list, −inf after its end."""
+    for i in range(index.shape[0]):
+        length = _length(index[i])
+        scores[i, length:] = NOTHING
+        _score(left[i], right, index[i, :length], scores[i, :length], i, steps, scratch)
+
+
+@kernel
+def pool_listed(left, right, values, index, steps, scratch, rule, dropout, row_sums):  # type: ignore[no-untyped-def]
     """Take every list into the sums of its row; returns the least numerator."""
     least = ZERO
     row_scratch, hash_scratch = np.empty(index.shape[1], np.float32), np.empty(index.shape[1], np.uint32)
     for i in range(index.shape[0]):
         length = _length(index[i])
         listed, row = index[i, :length], row_scratch[:length]
-        _score(
-            left[i], right, listed, row, codes, by_row[:, i], by_column, scratch[0], numbers,
-            pairs[i % pairs.shape[0]], table, scratch[1],
-        )  # fmt: skip
-        peaks[i], totals[i], lowest = pool_row(row, rule, peaks[i], totals[i], pooled[i])
+        _score(left[i], right, listed, row, i, steps, scratch)
+        row_sums.peaks[i], row_sums.totals[i], lowest = pool_row(
+            row, rule, row_sums.peaks[i], row_sums.totals[i], row_sums.pooled[i]
+        )
         least = min(least, lowest)
-        if row_hashes.size:
-            for t in range(length):
-                hash_scratch[t] = column_hashes[listed[t]]
-            drop(row, row_hashes[i], hash_scratch[:length], limit, factor)
-        _add_listed(row, values, listed, pooled[i])
+        if dropout.row_hashes.size:
+            _drop_listed(row, i, listed, hash_scratch, dropout)
+        _add_listed(row, values, listed, row_sums.pooled[i])
     return least
 
 
@@ -137,45 +128,40 @@ def pool_weights(values, index, weights, pooled):  # type: ignore[no-untyped-def
 
 @kernel(**SINGLE)
 def differentiate_listed(  # type: ignore[no-untyped-def]
-    left, right, scale, values, gradient, index, scores, codes, by_row, by_column, numbers, pairs, table, scratch,
-    rule, alpha, offsets, scales, deltas, row_hashes, column_hashes, limit, factor,
-    to_left, to_right, to_values, to_by_row, to_by_column, to_numbers, to_table,
-):  # fmt: skip
-    """Add what every list gives to the gradients: `to_right` and `to_values` are `(n_keys, dim)`, empty if not wanted.
+    left, right, scale, values, gradient, index, scores, steps, scratch, rule, alpha, facts, dropout, gradients
+):
+    """Add what every list gives to the gradients, those of keys and values `(n_keys, dim)`.
 
     `scale` is what `left` was multiplied by; `scores` are those of the lists, `(0, 0)` to compute them.
     """
-    n_steps, most = codes.shape[0], index.shape[1]
+    n_steps, most = steps.codes.shape[0], index.shape[1]
+    to_left, to_right, to_values, to_by_row, to_by_column, to_numbers, to_table = gradients
     row_scratch, change_scratch = np.empty(most, np.float32), np.empty(most, np.float32)
     hash_scratch, to_columns = np.empty(most, np.uint32), np.empty(most, np.float32)
     for i in range(index.shape[0]):
         length = _length(index[i])
         listed, row, change = index[i, :length], row_scratch[:length], change_scratch[:length]
-        pairs_row = pairs[i % pairs.shape[0]]
         known = scores.shape[0] > 0
         if n_steps or not known:  # the way back through a step needs what it was given
-            _score(
-                left[i], right, listed, row, codes, by_row[:, i], by_column, scratch[0], numbers, pairs_row, table,
-                scratch[1],
-            )  # fmt: skip
+            _score(left[i], right, listed, row, i, steps, scratch)
         if known:
             row[:] = scores[i, :length]
         _dots(gradient[i], values, listed, change)
-        if row_hashes.size:
-            for t in range(length):
-                hash_scratch[t] = column_hashes[listed[t]]
-            drop(change, row_hashes[i], hash_scratch[:length], limit, factor)
-        differentiate_row(row, change, rule, alpha, offsets[i], scales[i], deltas[i], to_columns[:length])
-        if row_hashes.size:
-            drop(row, row_hashes[i], hash_scratch[:length], limit, factor)
+        if dropout.row_hashes.size:
+            _drop_listed(change, i, listed, hash_scratch, dropout)
+        differentiate_row(
+            row, change, rule, alpha, facts.offsets[i], facts.scales[i], facts.deltas[i], to_columns[:length]
+        )
+        if dropout.row_hashes.size:
+            _drop_listed(row, i, listed, hash_scratch, dropout)
         if to_values.size:
             _spread_listed(row, gradient[i], listed, to_values)
         for back in range(n_steps):
             k = n_steps - 1 - back
             to_columns[:length] = ZERO
             to_of_row, to_number = step_row_back(
-                codes[k], scratch[1, k, :length], change, by_row[k, i], scratch[0, k, :length], numbers[k], table,
-                to_columns[:length], to_table,
+                steps.codes[k], scratch[1, k, :length], change, steps.by_row[k, i], scratch[0, k, :length],
+                steps.numbers[k], steps.table, to_columns[:length], to_table,
             )  # fmt: skip
             to_by_row[k, i] += to_of_row
             to_numbers[k] += to_number
@@ -188,15 +174,21 @@ def differentiate_listed(  # type: ignore[no-untyped-def]
             _add_listed(change, right, listed, to_left[i])
 
 
+@helper
+def _drop_listed(row, i, listed, scratch, dropout):  # type: ignore[no-untyped-def]
+    """Dropout of row i's list; `scratch` receives the hashes of its columns."""
+    for t in range(row.shape[0]):
+        scratch[t] = dropout.column_hashes[listed[t]]
+    drop(row, dropout.row_hashes[i], scratch[: row.shape[0]], dropout.limit, dropout.factor)
+
+
 @kernel
-def drop_strip(weights, index, row_hashes, column_hashes, limit, factor):  # type: ignore[no-untyped-def]
+def drop_strip(weights, index, dropout):  # type: ignore[no-untyped-def]
     """Dropout of a strip of weights, in place: against all keys, or those that `index` lists."""
-    of_list = np.empty(index.shape[1], np.uint32)
+    scratch = np.empty(index.shape[1], np.uint32)
     for i in range(weights.shape[0]):
         if index.shape[0]:
             length = _length(index[i])
-            for t in range(length):
-                of_list[t] = column_hashes[index[i, t]]
-            drop(weights[i, :length], row_hashes[i], of_list[:length], limit, factor)
+            _drop_listed(weights[i, :length], i, index[i, :length], scratch, dropout)
         else:
-            drop(weights[i], row_hashes[i], column_hashes, limit, factor)
+            drop(weights[i], dropout.row_hashes[i], dropout.column_hashes, dropout.limit, dropout.factor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.engines.cpu.runtime.jit import exponential, kernel, larger
+from regard.engines.cpu.runtime.jit import exponential, helper, kernel, larger
 from regard.engines.cpu.runtime.signatures import TABLES
 
 TILE = 1024
@@ -12,6 +12,26 @@ TILE = 1024
 
 FARTHEST = np.float32(40.0)
 """Scores this far below the best one found have weights that float32 cannot add to the others."""
+
+
+@helper
+def _score_tile(columns, n_quantities, query, factors, start, scores):  # type: ignore[no-untyped-def]
+    """The scores of a query and the rows from `start` on, as many as `scores` has places."""
+    size = scores.shape[0]
+    scores[:] = np.float32(0.0)
+    for column in range(columns.shape[0]):
+        own, factor = query[column], factors[column]
+        if factor == 0:
+            continue
+        keys = columns[column, start : start + size]
+        if column < n_quantities:
+            half = np.float32(-0.5) * factor
+            for j in range(size):
+                apart = own - keys[j]
+                scores[j] += half * apart * apart
+        else:
+            for j in range(size):
+                scores[j] -= np.float32(0.0) if keys[j] == own else factor
 
 
 @kernel(**TABLES)
@@ -37,21 +57,7 @@ def hidden_rows(columns, n_quantities, targets, asked, factors, errors, slopes, 
         sums[:] = 0.0
         for start in range(0, n_rows, TILE):
             size = min(TILE, n_rows - start)
-            for j in range(size):
-                scores[j] = np.float32(0.0)
-            for column in range(n_columns):
-                query, factor = columns[column, own], factors[column]
-                if factor == 0:
-                    continue
-                keys = columns[column, start : start + size]
-                if column < n_quantities:
-                    half = np.float32(-0.5) * factor
-                    for j in range(size):
-                        apart = query - keys[j]
-                        scores[j] += half * apart * apart
-                else:
-                    for j in range(size):
-                        scores[j] -= np.float32(0.0) if keys[j] == query else factor
+            _score_tile(columns, n_quantities, columns[:, own], factors, start, scores[:size])
             if start <= own < start + size:
                 scores[own - start] = np.float32(-np.inf)
             best = np.float32(-np.inf)
@@ -123,7 +129,7 @@ def pooled_rows(columns, n_quantities, values, queries, factors, sums):  # type:
         factors: what each column's score is multiplied by, `(n_columns,)`, float32.
         sums: where results go, `(n_queries, 2 + n_values)`, float64.
     """
-    n_columns, n_rows = columns.shape
+    n_rows = columns.shape[1]
     scores = np.empty(TILE, np.float32)
     for place in range(queries.shape[0]):
         peak = np.float32(-np.inf)
@@ -131,19 +137,7 @@ def pooled_rows(columns, n_quantities, values, queries, factors, sums):  # type:
         found[:] = 0.0
         for start in range(0, n_rows, TILE):
             size = min(TILE, n_rows - start)
-            for j in range(size):
-                scores[j] = np.float32(0.0)
-            for column in range(n_columns):
-                query, factor = queries[place, column], factors[column]
-                keys = columns[column, start : start + size]
-                if column < n_quantities:
-                    half = np.float32(-0.5) * factor
-                    for j in range(size):
-                        apart = query - keys[j]
-                        scores[j] += half * apart * apart
-                else:
-                    for j in range(size):
-                        scores[j] -= np.float32(0.0) if keys[j] == query else factor
+            _score_tile(columns, n_quantities, queries[place], factors, start, scores[:size])
             best = np.float32(-np.inf)
             for j in range(size):
                 best = larger(best, scores[j])

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from regard.engines.cpu.kernels import tile_loops
+from regard.engines.cpu.kernels.records import Gradients, Products, RowSums, Steps
 from regard.engines.cpu.program import Entry, Program
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.cpu.traversal.by_tiles import Tiles
-from regard.engines.cpu.traversal.traversal import NO_BOUNDS, NO_MASK, Facts, WayBack, dropout_arguments, place
+from regard.engines.cpu.traversal.traversal import ALL_SEEN, Facts, WayBack, dropout_of, place
 from regard.engines.torch_internals import sgemm_address
 
 GROUP_PAIRS = 1 << 20  # pairs of a group: some 3 ms forward
@@ -54,7 +55,8 @@ class _Matrices:
             )
             lefts = [torch.mul(each, program.scale, out=scaled[at]) for at, each in enumerate(lefts)]
         self.lefts = lefts
-        self.sides = (*_addresses(lefts), *_addresses([each.right for each in group]), dim)
+        rights = [each.right for each in group]
+        self.products = Products(sgemm_address(), *_addresses(lefts), *_addresses(rights), dim)
         self.values = _addresses([each.values for each in group])
 
 
@@ -65,30 +67,34 @@ def _addresses(matrices: list[Tensor]) -> tuple[Any, int]:
     return np.array([address for address, _ in places], np.int64), places[0][1]
 
 
-def _nothing(n_queries: int) -> tuple[Any, ...]:
-    """The arguments for steps and mask of entries that have none."""
-    no_rows, no_columns, no_numbers = np.zeros((0, n_queries), _F), np.zeros((0, 0), _F), np.zeros(0, _F)
-    no_codes, no_pairs = np.zeros(0, np.int64), np.zeros((1, 0), _F)
-    return no_codes, no_rows, no_columns, no_numbers, no_pairs, no_numbers, NO_BOUNDS, NO_BOUNDS, NO_MASK
+def _no_steps(n_queries: int) -> Steps:
+    """The steps of entries that have none."""
+    numbers = np.zeros(0, _F)
+    return Steps(
+        codes=np.zeros(0, np.int64),
+        by_row=np.zeros((0, n_queries), _F),
+        by_column=np.zeros((0, 0), _F),
+        numbers=numbers,
+        pairs=np.zeros((1, 0), _F),
+        table=numbers,
+    )
 
 
-def pool_group(program: Program, way: Tiles, group: list[Entry], peaks: Any, totals: Any, pooled: Any) -> float:
+def pool_group(program: Program, way: Tiles, group: list[Entry], sums: RowSums) -> float:
     """Take every pair of a group of entries into their sums, `(entries, n_queries, ...)`; gives the least numerator."""
     thread_pool.check_stopped()
     matrices = _Matrices(program, group)
-    n_queries, n_keys = pooled.shape[1], group[0].right.shape[0]
+    n_queries, n_keys = sums.pooled.shape[1], group[0].right.shape[0]
     least = tile_loops.pool_entries(
-        sgemm_address(),
-        *matrices.sides,
+        *matrices.products,
         *matrices.values,
         thread_pool.scratch("tile", min(way.height, n_queries), way.width(range(n_queries))),
         n_keys,
-        *_nothing(n_queries),
+        *_no_steps(n_queries),
+        *ALL_SEEN,
         program.rule,
-        *dropout_arguments(program, group[0], range(0)),
-        peaks,
-        totals,
-        pooled,
+        *dropout_of(program, group[0], range(0)),
+        *sums,
     )
     return float(least)
 
@@ -102,10 +108,9 @@ def differentiate_group(
     (n_queries, _), (n_keys, dim), value_dim = group[0].left.shape, group[0].right.shape, group[0].values.shape[1]
     height, width = min(way.height, n_queries), way.width(range(n_queries))
     places = slice(group[0].place, group[0].place + len(group))
-    codes, no_rows, no_columns, no_numbers, *others = _nothing(n_queries)
+    to_steps = np.zeros((0, n_queries), _F), np.zeros((0, n_keys), _F), np.zeros(0), np.zeros(0)
     tile_loops.differentiate_entries(
-        sgemm_address(),
-        *matrices.sides,
+        *matrices.products,
         _F(program.scale),
         *matrices.values,
         *_addresses(list(facts.gradient[places])),
@@ -113,23 +118,14 @@ def differentiate_group(
         thread_pool.scratch("tile", height, width),
         thread_pool.scratch("second", height, width),
         n_keys,
-        codes,
-        no_rows,
-        no_columns,
-        no_numbers,
-        *others,
+        *_no_steps(n_queries),
+        *ALL_SEEN,
         program.rule,
         group[0].alpha,
         *(each[places].numpy() for each in (facts.offsets, facts.scales, facts.deltas)),
-        *dropout_arguments(program, group[0], range(0)),
+        *dropout_of(program, group[0], range(0)),
         thread_pool.scratch("kept", 1, width),
-        to_left,
-        to_right,
-        to_values,
-        np.zeros((0, n_queries), _F),
-        np.zeros((0, n_keys), _F),
-        np.zeros(0),
-        np.zeros(0),
+        *Gradients(to_left, to_right, to_values, *to_steps),
         thread_pool.scratch("right", dim, n_keys),
         thread_pool.scratch("values", value_dim, n_keys),
     )

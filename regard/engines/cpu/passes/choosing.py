@@ -17,7 +17,7 @@ from regard.engines.cpu.runtime import thread_pool
 from regard.engines.cpu.traversal.by_lists import Lists
 from regard.engines.cpu.traversal.by_support import pool_candidates
 from regard.engines.cpu.traversal.by_tiles import ROWS, Tiles
-from regard.engines.cpu.traversal.traversal import FLOATS, Found, cut, dropout_arguments
+from regard.engines.cpu.traversal.traversal import FLOATS, Found, cut, dropout_of
 from regard.engines.state import Pooled
 from regard.engines.ties import MANY_QUERIES, lowest_of_equals, rounding_of, twins_of
 
@@ -47,10 +47,10 @@ def choose_keys(program: Program, way: Tiles | Lists) -> Tensor:
         if isinstance(way, Tiles):
             for span in way.tiles(program, entry, rows):
                 thread_pool.check_stopped()
-                best_strip(way.scores(program, entry, rows, span), span.columns.start, k, scores, places)
+                best_strip(way.scores(program, entry, rows, span), span.columns.start, scores, places)
         else:
             listed, keys = way.scores(program, entry, rows)
-            best_strip(listed, 0, k, scores, places)
+            best_strip(listed, 0, scores, places)
             if listed.shape[1]:
                 places[:] = np.where(places < 0, -1, np.take_along_axis(keys, places.clip(0), 1))
 
@@ -106,7 +106,7 @@ def _pool_strip(program: Program, way: Tiles | Lists, entry: Entry, rows: range,
     total = torch.from_numpy(slopes).sum(-1, keepdim=True)
     for weights, target in ((strip, found.output), (slopes, found.slope_mean)):
         if program.problem.dropout:
-            drop_strip(weights, keys, *dropout_arguments(program, entry, rows))
+            drop_strip(weights, keys, *dropout_of(program, entry, rows))
         if isinstance(way, Lists):
             pool_weights(entry.values.contiguous().numpy(), keys, weights, target.numpy())
         else:

@@ -6,12 +6,13 @@ from functools import partial
 
 import torch
 
+from regard.engines.cpu.kernels.records import RowSums
 from regard.engines.cpu.passes.batched_calls import groups_of, pool_group
 from regard.engines.cpu.passes.heaviest import Heaviest
 from regard.engines.cpu.program import Entry, Program
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.cpu.traversal.by_tiles import Tiles
-from regard.engines.cpu.traversal.traversal import FLOATS, RowSums, Way
+from regard.engines.cpu.traversal.traversal import FLOATS, NO_BEST, Way
 from regard.engines.state import Sums
 from regard.weights import OnePass
 from regard.weights.proportional import refuse_negative
@@ -28,15 +29,15 @@ def sum_rows(program: Program, way: Way, rule: OnePass, heaviest: Heaviest | Non
         block = slice(rows.start, rows.stop)
         arrays = [each[part, place, block].numpy() for each in (peaks, totals, pooled)]
         arrays[-1].fill(0)  # here, where it will be used: fresh memory costs its thread a fault for each page
-        best = () if heaviest is None else heaviest.of(place, rows)
-        return way.pool(program, entries[place], rows, RowSums(*arrays, *best), (part, parts))
+        best = NO_BEST if heaviest is None else heaviest.of(place, rows)
+        return way.pool(program, entries[place], rows, RowSums._make([*arrays, *best]), (part, parts))
 
     def work_together(group: list[Entry]) -> float:
         places = slice(group[0].place, group[0].place + len(group))
         arrays = [each[0, places].numpy() for each in (peaks, totals, pooled)]
         arrays[-1].fill(0)
         assert isinstance(way, Tiles)
-        return pool_group(program, way, group, *arrays)
+        return pool_group(program, way, group, RowSums._make([*arrays, *NO_BEST]))
 
     groups = groups_of(program, way) if heaviest is None else []
     tasks = [partial(work_together, group) for group in groups] or [

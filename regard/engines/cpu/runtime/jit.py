@@ -6,6 +6,7 @@ that of fast mathematics only what keeps it is allowed.
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 import threading
@@ -21,6 +22,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
+from regard.engines.cpu.kernels.records import RECORDS
 from regard.engines.cpu.runtime import kernel_cache
 from regard.engines.cpu.runtime.signatures import signature_of
 
@@ -33,14 +35,32 @@ def kernel(function: Function | None = None, **others: Any) -> Any:
     """A compiled function that Python calls; kept on disk between processes, where a disk lets us.
 
     Args:
-        function: What to compile. Its arguments' names say their types: see `signatures.py`.
+        function: What to compile. Its arguments' names say their types: see `signatures.py`; those of records say which
+            fields Python hands over in their place: see `kernels/records.py`.
         others: The types of those whose names mean something else there.
     """
     if function is None:
         return lambda each: kernel(each, **others)
+    function = _unpacked(function)
     made = Kernel(function, signature_of(function, others))
     KERNELS[made.name] = made
     return made
+
+
+def _unpacked(function: Function) -> Function:
+    """A function that takes the fields of records, and packs them for this one."""
+    names = inspect.signature(function).parameters
+    if not RECORDS.keys() & names:
+        return function
+    fields = {name: ", ".join(RECORDS[name]._fields) if name in RECORDS else name for name in names}
+    packed = ", ".join(f"{name}({each})" if name in RECORDS else name for name, each in fields.items())
+    # Written out where it is called: LLVM would otherwise go through all of it twice.
+    inlined = numba.njit(inline="always")(function)
+    scope: dict[str, Any] = {"__name__": function.__module__, "packed": inlined, **RECORDS}
+    exec(f"def {function.__name__}({', '.join(fields.values())}):\n    return packed({packed})", scope)
+    unpacked: Function = scope[function.__name__]
+    unpacked.__doc__ = function.__doc__
+    return unpacked
 
 
 class Kernel:

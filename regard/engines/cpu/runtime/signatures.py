@@ -22,7 +22,7 @@ def array(kind: Any, axes: int) -> Any:
 
 _NAMES: dict[Any, str] = {
     _WHOLE: """sgemm left_stride right_stride values_stride gradient_stride dim value_dim n_columns origin begin start
-        first_column rule k""",
+        first_column rule""",
     _DOUBLE: "alpha",
     _REAL: "factor",
     _HASH: "limit",
@@ -36,8 +36,8 @@ _NAMES: dict[Any, str] = {
     ): """scales threshold thresholds smallest largest total_slope total_slopes entropy received d_weight
         to_numbers to_table least total most count""",
     array(_DOUBLE, 2): "picture",
-    array(_WHOLE, 1): "codes first stop counts row_bins column_bins lefts rights gradients",
-    array(_WHOLE, 2): "index keys top_index",
+    array(_WHOLE, 1): "codes first stop counts row_bins column_bins",
+    array(_WHOLE, 2): "index keys best_keys top_index",
     array(_HASH, 1): "row_hashes column_hashes",
     array(types.boolean, 1): "doubtful",
     array(types.boolean, 2): "allowed",
@@ -57,7 +57,7 @@ CANDIDATES = {
 }
 # With an axis for batch entries before.
 ENTRIES = {
-    "values": array(_WHOLE, 1),  # addresses
+    **dict.fromkeys(ADDRESSES, array(_WHOLE, 1)),
     **dict.fromkeys(("peaks", "totals", "offsets", "deltas"), array(_REAL, 2)),
     "scales": array(_DOUBLE, 2),
     **dict.fromkeys(("pooled", "to_left", "to_right", "to_values"), array(_REAL, 3)),

@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from regard.engines.cpu.kernels import list_loops
+from regard.engines.cpu.kernels.records import Gradients, RowSums
 from regard.engines.cpu.program import Entry, Program, pick
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.cpu.traversal.traversal import (
     Answers,
+    BlockFacts,
     KeySums,
-    RowFacts,
-    RowSums,
     by_row_of,
     cut,
-    dropout_arguments,
-    pairs_of,
+    dropout_of,
     scaled_left,
+    steps_of,
 )
 from regard.problem import AttentionProblem
 
@@ -69,7 +69,7 @@ class Lists:
 
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
         least, matrices = 0.0, _matrices(program, entry, rows, entry.values)
-        dropout = dropout_arguments(program, entry, rows)
+        dropout = dropout_of(program, entry, rows)
         for (index,) in cut_lists(self.problem, self._index(entry, rows)):
             lowest = list_loops.pool_listed(
                 *matrices,
@@ -77,9 +77,7 @@ class Lists:
                 *_steps(entry, rows, index),
                 program.rule,
                 *dropout,
-                sums.peaks,
-                sums.totals,
-                sums.pooled,
+                *sums,
             )
             least = min(least, float(lowest))
         return least
@@ -94,7 +92,7 @@ class Lists:
             list_loops.score_listed(*_matrices(program, entry, rows), index.numpy(), *steps, pieces[-1])
         return pieces[-1] if len(pieces) == 2 else np.concatenate(pieces, 1), lists.numpy()
 
-    def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
+    def differentiate(self, program: Program, entry: Entry, rows: range, facts: BlockFacts, sums: KeySums) -> None:
         lists = ((index, _UNKNOWN) for (index,) in cut_lists(self.problem, self._index(entry, rows)))
         differentiate_lists(program, entry, rows, lists, facts, sums)
 
@@ -113,7 +111,7 @@ def cut_lists(problem: AttentionProblem, *lists: Tensor) -> Iterator[tuple[Tenso
 
 
 def differentiate_lists(
-    program: Program, entry: Entry, rows: range, lists: Iterable[tuple[Tensor, ...]], facts: RowFacts, sums: KeySums
+    program: Program, entry: Entry, rows: range, lists: Iterable[tuple[Tensor, ...]], facts: BlockFacts, sums: KeySums
 ) -> None:
     """Add what the lists of a block give to the gradients.
 
@@ -126,7 +124,8 @@ def differentiate_lists(
     to_by_row, to_left = np.zeros((len(entry.codes), len(rows)), np.float32), sums.left[rows.start : rows.stop]
     to_left.fill(0)
     left, right, values = _matrices(program, entry, rows, entry.values)
-    gradient, dropout = facts.gradient.contiguous().numpy(), dropout_arguments(program, entry, rows)
+    gradient, dropout = facts.gradient.contiguous().numpy(), dropout_of(program, entry, rows)
+    gradients = Gradients(to_left, sums.right, sums.values, to_by_row, sums.by_column, sums.numbers, sums.table)
     for index, scores in lists:
         list_loops.differentiate_listed(
             left,
@@ -139,17 +138,9 @@ def differentiate_lists(
             *_steps(entry, rows, index),
             program.rule,
             entry.alpha,
-            facts.offsets,
-            facts.scales,
-            facts.deltas,
+            *facts.known,
             *dropout,
-            to_left,
-            sums.right,
-            sums.values,
-            to_by_row,
-            sums.by_column,
-            sums.numbers,
-            sums.table,
+            *gradients,
         )
     sums.by_row[:, rows.start : rows.stop] += to_by_row
 
@@ -160,6 +151,6 @@ def _matrices(program: Program, entry: Entry, rows: range, *more: Tensor) -> tup
 
 
 def _steps(entry: Entry, rows: range, index: Tensor) -> tuple[Any, ...]:
+    """The steps of some rows against those that they list, and scratch for them."""
     scratch = np.empty((2, len(entry.codes), max(index.shape[-1], 1)), np.float32)
-    by_row, pairs = by_row_of(entry, rows), pairs_of(entry, rows, index)
-    return entry.codes, by_row, entry.by_column, entry.numbers, pairs, entry.table, scratch
+    return *steps_of(entry, rows, index, by_row_of(entry, rows)), scratch

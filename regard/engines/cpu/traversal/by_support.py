@@ -17,7 +17,7 @@ from regard.engines.cpu.program import Entry, Program
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.cpu.traversal.by_lists import cut_lists, differentiate_lists
 from regard.engines.cpu.traversal.by_tiles import Tiles
-from regard.engines.cpu.traversal.traversal import Facts, Found, KeySums, RowFacts, cut, dropout_arguments
+from regard.engines.cpu.traversal.traversal import BlockFacts, Facts, Found, KeySums, cut, dropout_of
 
 # How many times fewer keys must have a weight than there are for going through them one by one to be cheaper.
 SPARSE = 5
@@ -44,7 +44,7 @@ def pool_candidates(program: Program, way: Tiles, entry: Entry, rows: range, fou
     values = entry.values.contiguous().numpy()
     for weights, target in ((scores, found.output), (slopes, found.slope_mean)):
         if program.problem.dropout:
-            drop_strip(weights, keys, *dropout_arguments(program, entry, rows))
+            drop_strip(weights, keys, *dropout_of(program, entry, rows))
         pool_weights(values, keys, weights, target.numpy())
     total = torch.from_numpy(total_slopes)[:, None]
     found.slope_mean.div_(torch.where(total == 0, 1, total))
@@ -64,13 +64,13 @@ class Supports:
     def long_blocks(self) -> list[range]:
         return self.tiles.blocks()
 
-    def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
+    def differentiate(self, program: Program, entry: Entry, rows: range, facts: BlockFacts, sums: KeySums) -> None:
         lists = (
             piece for each in self._lists(program, entry, rows, facts) for piece in cut_lists(program.problem, *each)
         )
         differentiate_lists(program, entry, rows, lists, facts, sums)
 
-    def _lists(self, program: Program, entry: Entry, rows: range, facts: RowFacts) -> Iterator[tuple[Tensor, Tensor]]:
+    def _lists(self, program: Program, entry: Entry, rows: range, facts: BlockFacts) -> Iterator[tuple[Tensor, Tensor]]:
         """The keys of a block that have a weight, then −1, and their scores, in pieces: `(n_rows, width)` each."""
         counts, width = np.zeros(len(rows), np.int64), max(ROOM, self.tiles.width(rows)) + 1
         keys = thread_pool.scratch("keys", len(rows), 2 * width).view(np.int64)

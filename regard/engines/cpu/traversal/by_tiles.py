@@ -12,21 +12,20 @@ import numpy as np
 from torch import Tensor
 
 from regard.engines.cpu.kernels import tile_loops
+from regard.engines.cpu.kernels.records import Gradients, RowSums, Seen
 from regard.engines.cpu.program import Entry, Program, pick
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.cpu.traversal.raw_scores import products_of, step_of
 from regard.engines.cpu.traversal.traversal import (
-    NO_BOUNDS,
-    NO_MASK,
+    ALL_SEEN,
     Answers,
+    BlockFacts,
     KeySums,
-    RowFacts,
-    RowSums,
     by_row_of,
     cut,
-    dropout_arguments,
-    pairs_of,
+    dropout_of,
     place,
+    steps_of,
 )
 from regard.masks import Cover
 from regard.problem import AttentionProblem
@@ -184,35 +183,34 @@ class Tiles:
 
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
         products = products_of(program, entry, rows)
-        by_row, dropout = by_row_of(entry, rows), dropout_arguments(program, entry, rows)
+        by_row, dropout = by_row_of(entry, rows), dropout_of(program, entry, rows)
         least = 0.0
         for span in self.spans(rows, part, products.step):
             thread_pool.check_stopped()
             lowest = tile_loops.pool_span(
-                *products.arguments,
+                *products.record,
                 *place(entry.values),
                 products.tile(span.columns, self.height, self.width(rows)),
                 span.columns.start,
                 len(span.columns),
-                *self._steps(entry, rows, span, by_row),
+                *steps_of(entry, rows, span.columns, by_row),
+                *self._seen(entry, rows, span),
                 program.rule,
                 *dropout,
-                sums.peaks,
-                sums.totals,
-                sums.pooled,
-                sums.best,
-                sums.index,
+                *sums,
             )
             least = min(least, lowest)
         return least
 
-    def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
+    def differentiate(self, program: Program, entry: Entry, rows: range, facts: BlockFacts, sums: KeySums) -> None:
         products = products_of(program, entry, rows)
         n_steps, width = len(entry.codes), self.width(rows)
-        by_row, dropout = by_row_of(entry, rows), dropout_arguments(program, entry, rows)
+        by_row, dropout = by_row_of(entry, rows), dropout_of(program, entry, rows)
         to_by_row, to_left = np.zeros((n_steps, len(rows)), np.float32), sums.left[rows.start : rows.stop]
         to_left.fill(0)
-        to_products = (to_left, sums.right) if products.step == 1 else (_NONE, _NONE)
+        gradients = Gradients(to_left, sums.right, sums.values, to_by_row, sums.by_column, sums.numbers, sums.table)
+        if products.step > 1:  # by channels, afterwards
+            gradients = gradients._replace(to_left=_NONE, to_right=_NONE)
         # In the parts of the forward pass, whose peaks these are: products of another width may be rounded otherwise.
         parts = self.parts(program)
         for span in (span for part in range(parts) for span in self.spans(rows, (part, parts), products.step)):
@@ -220,7 +218,7 @@ class Tiles:
             tile = products.tile(span.columns, self.height, width)
             second = thread_pool.scratch("second", *tile.shape)
             tile_loops.differentiate_span(
-                *products.arguments,
+                *products.record,
                 np.float32(program.scale),
                 *place(entry.values),
                 *place(facts.gradient),
@@ -229,20 +227,14 @@ class Tiles:
                 second,
                 span.columns.start,
                 len(span.columns),
-                *self._steps(entry, rows, span, by_row),
+                *steps_of(entry, rows, span.columns, by_row),
+                *self._seen(entry, rows, span),
                 program.rule,
                 entry.alpha,
-                facts.offsets,
-                facts.scales,
-                facts.deltas,
+                *facts.known,
                 *dropout,
                 thread_pool.scratch("kept", n_steps + 1, tile.shape[1]),
-                *to_products,
-                sums.values,
-                to_by_row,
-                sums.by_column,
-                sums.numbers,
-                sums.table,
+                *gradients,
             )
             products.differentiate(span.columns, second, to_left, sums)
         sums.by_row[:, rows.start : rows.stop] += to_by_row
@@ -260,9 +252,10 @@ class Tiles:
         products = products_of(program, entry, rows)
         tile = products.whole(span.columns)
         tile_loops.score_span(
-            *products.arguments,
+            *products.record,
             span.columns.start,
-            *self._steps(entry, rows, span, by_row_of(entry, rows)),
+            *steps_of(entry, rows, span.columns, by_row_of(entry, rows)),
+            *self._seen(entry, rows, span),
             tile,
         )
         return tile
@@ -279,7 +272,7 @@ class Tiles:
         return True
 
     def list_support(
-        self, program: Program, entry: Entry, rows: range, facts: RowFacts, lists: tuple[Any, Any, Any]
+        self, program: Program, entry: Entry, rows: range, facts: BlockFacts, lists: tuple[Any, Any, Any]
     ) -> Iterator[None]:
         """List the keys of a block that have a weight; stops at the end and wherever the lists have no more room.
 
@@ -292,7 +285,7 @@ class Tiles:
         for columns, arguments in self._score_arguments(program, entry, rows):
             done = 0
             while done < len(columns):
-                done = tile_loops.list_span(*arguments, done, entry.alpha, facts.offsets, facts.scales, *lists)
+                done = tile_loops.list_span(*arguments, done, entry.alpha, *facts.known[:2], *lists)
                 if done < len(columns):
                     yield
         yield
@@ -305,29 +298,24 @@ class Tiles:
             yield (
                 span.columns,
                 (
-                    *products.arguments,
+                    *products.record,
                     products.tile(span.columns, self.height, self.width(rows)),
                     span.columns.start,
                     len(span.columns),
-                    *self._steps(entry, rows, span, by_row),
+                    *steps_of(entry, rows, span.columns, by_row),
+                    *self._seen(entry, rows, span),
                 ),
             )
 
-    def _steps(self, entry: Entry, rows: range, span: LiveSpan, by_row: Any) -> tuple[Any, ...]:
-        """What the kernels make scores of raw ones with: the steps, their numbers and the mask."""
-        pairs = pairs_of(entry, rows, span.columns)
-        steps = entry.codes, by_row, entry.by_column, entry.numbers, pairs, entry.table
-        return *steps, *self._mask(entry, rows, span)
-
-    def _mask(self, entry: Entry, rows: range, span: LiveSpan) -> tuple[Any, Any, Any]:
-        """(first, stop, allowed) for the kernels: empty where every pair of the span is allowed."""
+    def _seen(self, entry: Entry, rows: range, span: LiveSpan) -> Seen:
+        """What the rows of a block see of a span."""
         if span.whole:
-            return NO_BOUNDS, NO_BOUNDS, NO_MASK
+            return ALL_SEEN
         if span.bounds is not None:
             first, stop = (pick(each, entry.index, 1).contiguous() for each in span.bounds)
-            return first.numpy(), stop.numpy(), NO_MASK
+            return ALL_SEEN._replace(first=first.numpy(), stop=stop.numpy())
         mask, grid = self.problem.mask, self.problem.grid
         assert mask is not None
         tile = self._answers.get((rows, span.columns), lambda: mask.tile(rows, span.columns, grid))
         allowed = pick(tile.expand(*tile.shape[:-2], len(rows), len(span.columns)), entry.index, 2)
-        return NO_BOUNDS, NO_BOUNDS, allowed.contiguous().numpy()
+        return ALL_SEEN._replace(allowed=allowed.contiguous().numpy())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from regard.engines.cpu.kernels.channel import channel_gradients, channel_scores, prepare_queries
+from regard.engines.cpu.kernels.records import Products
 from regard.engines.cpu.program import Entry, Program
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.cpu.traversal.traversal import KeySums, place, scaled_left
@@ -19,8 +20,7 @@ class DotProducts:
     def __init__(self, program: Program, entry: Entry, rows: range) -> None:
         self.n_rows = len(rows)
         self.left = scaled_left(program, entry, rows)  # kept, since its address alone is handed on
-        # Where `sgemm`, the left and the right factor are, and how many numbers a product sums.
-        self.arguments = (sgemm_address(), *place(self.left), *place(entry.right), self.left.shape[1])
+        self.record = Products(sgemm_address(), *place(self.left), *place(entry.right), self.left.shape[1])
 
     def tile(self, columns: range, height: int, width: int) -> Any:
         """Scratch for the loop, which cuts rows and columns by it."""
@@ -44,7 +44,7 @@ class ChannelProducts:
         self.step = self.keys.shape[-1]
         left = entry.left[rows.start : rows.stop].contiguous().numpy()
         self.queries = prepare_queries(left, smallest, self.weight, self.branch)
-        self.arguments = (sgemm_address(), 0, 0, 0, 0, -1)  # no products
+        self.record = Products(sgemm_address(), 0, 0, 0, 0, -1)
 
     def tile(self, columns: range, height: int, width: int) -> Any:
         """The scores of some columns."""

@@ -6,13 +6,14 @@ A way cuts the rows into blocks, and runs the compiled passes over a block of on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.engines.cpu.kernels.records import Dropout, RowFacts, RowSums, Seen, Steps
 from regard.engines.cpu.program import Entry, Program
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.dropout import hashes
@@ -23,22 +24,13 @@ FLOATS: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
 
 ANSWER_BYTES = 1 << 26  # of a mask's answers that a call keeps
 
-NO_BOUNDS = np.zeros(0, np.int64)
-NO_MASK = np.zeros((1, 0), np.bool_)
+_NO_BOUNDS = np.zeros(0, np.int64)
+_NO_MASK = np.zeros((1, 0), np.bool_)
+ALL_SEEN = Seen(_NO_BOUNDS, _NO_BOUNDS, _NO_MASK)
 _NO_PAIRS = np.zeros((1, 0), np.float32)
 _NO_HASHES = np.zeros(0, np.uint32)
-_NO_BEST, _NO_INDEX = np.zeros((0, 0), np.float32), np.zeros((0, 0), np.int64)
-
-
-@dataclass(frozen=True)
-class RowSums:
-    """Where a block of rows gathers its sums: numpy arrays."""
-
-    peaks: Any  # (n_rows,)
-    totals: Any  # (n_rows,)
-    pooled: Any  # (n_rows, value_dim)
-    best: Any = field(default_factory=lambda: _NO_BEST)  # (n_rows, k): best scores, if wanted; by tiles alone
-    index: Any = field(default_factory=lambda: _NO_INDEX)  # (n_rows, k): their keys
+_NO_DROPOUT = Dropout(_NO_HASHES, _NO_HASHES, np.uint32(0), np.float32(1))
+NO_BEST = np.zeros((0, 0), np.float32), np.zeros((0, 0), np.int64)
 
 
 @dataclass(frozen=True)
@@ -56,31 +48,26 @@ class Found:
 
 
 @dataclass(frozen=True)
-class RowFacts:
-    """What a backward pass knows of a block of rows: numpy arrays."""
-
-    offsets: Any  # (n_rows,), see `rows.weigh_row`
-    scales: Any  # (n_rows,)
-    deltas: Any  # (n_rows,): dO·u
-    gradient: Tensor  # (n_rows, value_dim): dO
-
-
-@dataclass(frozen=True)
 class Facts:
-    """What a backward pass knows of every row, `(n_entries, n_queries)` each; see `rows.weigh_row`."""
+    """What a backward pass knows of every row, `(n_entries, n_queries)` each; see `row_steps.weigh_row`."""
 
     offsets: Tensor
     scales: Tensor
     deltas: Tensor  # dO·u
     gradient: Tensor  # (n_entries, n_queries, value_dim): dO
 
-    def of(self, entry: Entry, rows: range) -> RowFacts:
+    def of(self, entry: Entry, rows: range) -> BlockFacts:
         """Those of a block of rows."""
         block = slice(rows.start, rows.stop)
-        offsets, scales, deltas = (
-            each[entry.place, block].numpy() for each in (self.offsets, self.scales, self.deltas)
-        )
-        return RowFacts(offsets, scales, deltas, self.gradient[entry.place, block])
+        known = RowFacts(*(each[entry.place, block].numpy() for each in (self.offsets, self.scales, self.deltas)))
+        return BlockFacts(known, self.gradient[entry.place, block])
+
+
+class BlockFacts(NamedTuple):
+    """What a backward pass knows of a block of rows."""
+
+    known: RowFacts
+    gradient: Tensor  # (n_rows, value_dim): dO
 
 
 @dataclass(frozen=True)
@@ -110,7 +97,7 @@ class WayBack(Protocol):
         """The rows in blocks for `pool` and `differentiate`: longer ones, where that saves calls."""
         ...
 
-    def differentiate(self, program: Program, entry: Entry, rows: range, facts: RowFacts, sums: KeySums) -> None:
+    def differentiate(self, program: Program, entry: Entry, rows: range, facts: BlockFacts, sums: KeySums) -> None:
         """Add what a block gives to the gradients."""
         ...
 
@@ -184,7 +171,13 @@ def by_row_of(entry: Entry, rows: range) -> Any:
     return np.ascontiguousarray(entry.by_row[:, rows.start : rows.stop])
 
 
-def pairs_of(entry: Entry, rows: range, columns: Span) -> Any:
+def steps_of(entry: Entry, rows: range, columns: Span, by_row: Any) -> Steps:
+    """The steps of some rows against some columns, or those that `columns` lists for each row."""
+    pairs = _pairs_of(entry, rows, columns)
+    return Steps(entry.codes, by_row, entry.by_column, entry.numbers, pairs, entry.table)
+
+
+def _pairs_of(entry: Entry, rows: range, columns: Span) -> Any:
     """The part of a bias for each pair that a tile needs; for listed columns, `(n_rows, width)`, one for each."""
     if entry.pairs is None:
         return _NO_PAIRS
@@ -194,15 +187,15 @@ def pairs_of(entry: Entry, rows: range, columns: Span) -> Any:
     return strip[:, columns.start : columns.stop].contiguous().numpy()
 
 
-def dropout_arguments(program: Program, entry: Entry, rows: range) -> tuple[Any, Any, Any, Any]:
-    """(hash of each row, hash of each column, limit, factor) for the kernels: empty without dropout."""
+def dropout_of(program: Program, entry: Entry, rows: range) -> Dropout:
+    """The dropout of some rows."""
     problem = program.problem
     if not problem.dropout:
-        return _NO_HASHES, _NO_HASHES, np.uint32(0), np.float32(1)
+        return _NO_DROPOUT
     of_rows, of_columns = hashes(
         problem.seed,
         entry.place,
         *(torch.arange(each.start, each.stop, device="cpu") for each in (rows, problem.grid.columns)),
     )
     limit, factor = np.uint32(int(problem.dropout * 2**32)), np.float32(1 / (1 - problem.dropout))
-    return of_rows.numpy().astype(np.uint32), of_columns.numpy().astype(np.uint32), limit, factor
+    return Dropout(of_rows.numpy().astype(np.uint32), of_columns.numpy().astype(np.uint32), limit, factor)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from regard.engines.cpu.kernels.records import RowSums
 from regard.engines.cpu.program import Entry, Program
 from regard.engines.cpu.traversal.by_lists import Lists
 from regard.engines.cpu.traversal.by_tiles import LiveSpan, Tiles
-from regard.engines.cpu.traversal.traversal import RowSums
 
 Advance: TypeAlias = Callable[[float], None]
 
