@@ -123,3 +123,14 @@ def test_files_that_prose_names_are_there() -> None:
             continue
         for mention in re.findall(r"`(?:[\w./-]*/)?([\w-]+\.py)`", path.read_text()):
             assert mention in names, f"{path.relative_to(ROOT)} names {mention}"
+
+
+def test_functions_that_prose_points_at_are_there() -> None:
+    modules = {
+        path.stem: path.read_text() for path in tracked_files() if path.suffix == ".py" and "tests" not in path.parts
+    }
+    for name, text in modules.items():
+        for module, function in re.findall(r"see `([a-z_]+)\.(?!py`)(\w+)`", text):
+            assert re.search(rf"^(?:def|class) {function}\b|^{function} = ", modules.get(module, ""), re.M), (
+                f"{name} points at {module}.{function}"
+            )

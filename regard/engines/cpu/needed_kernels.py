@@ -10,7 +10,7 @@ from regard.problem import AttentionProblem
 from regard.scores.form import ChannelForm
 from regard.weights import Entmax
 
-# Fewer batch entries never share a call, on one thread neither: see `groups.groups_of`.
+# Fewer batch entries never share a call, on one thread neither: see `batched_calls.groups_of`.
 FEWEST_ENTRIES = 8
 
 
@@ -18,7 +18,7 @@ def needed_kernels(problem: AttentionProblem, *, reads: bool = False) -> frozens
     """The names of the kernels that may be called for a problem: forward, and backward if an input needs a gradient.
 
     Args:
-        problem: One that `vocabulary.unsupported` says nothing against.
+        problem: One that `support.unsupported` says nothing against.
         reads: Whether its weights are read, as by a view.
     """
     form, (rule, choose) = problem.form, inner_rule(problem.rule)

@@ -175,7 +175,7 @@ def pick(tensor: Tensor, index: tuple[int, ...], trailing: int) -> Tensor:
 
 
 def translate(problem: AttentionProblem) -> Program:
-    """The program of a problem that `vocabulary.unsupported` says nothing against."""
+    """The program of a problem that `support.unsupported` says nothing against."""
     form = problem.form
     inner, choose = inner_rule(problem.rule)
     assert inner is not None

@@ -1,4 +1,4 @@
-"""Kernels for readings of weights, beside those for tiles in `readings.py`: weights of scores, sums of rows, lists."""
+"""Kernels for readings of weights, beside those for tiles in `tile_readings.py`: weights of scores, sums of rows, lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from regard.engines.cpu.runtime.jit import kernel, larger
 
 @kernel
 def weigh_rows(scores, rule, alpha, offsets, scales):  # type: ignore[no-untyped-def]
-    """Rows of scores become weights, in place; see `rows.weigh_row`."""
+    """Rows of scores become weights, in place; see `row_steps.weigh_row`."""
     for i in range(scores.shape[0]):
         weigh_row(scores[i], rule, alpha, offsets[i], scales[i])
 
@@ -25,7 +25,7 @@ def settle_best(scores, keys, rule, offsets, scales, top_weights, top_index, dou
     Args:
         scores: float32 `(rows, kept)`, best first, −inf in empty places; lost.
         keys: int64 `(rows, kept)`, −1 in empty places; lost.
-        rule, offsets, scales: What makes them weights, see `rows.weigh_row`.
+        rule, offsets, scales: What makes them weights, see `row_steps.weigh_row`.
         top_weights: float32 `(rows, k)`, for the heaviest; 0 in empty places.
         top_index: int64 `(rows, k)`; −1 in empty places.
         doubtful: bool `(rows,)`, whether what was written may be wrong.

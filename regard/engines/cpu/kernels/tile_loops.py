@@ -267,7 +267,7 @@ def list_span(  # type: ignore[no-untyped-def]
     Args:
         tile: Scratch, `(n_rows, width)`: as many columns as are worked on together.
         begin: The column of the span with which to begin.
-        alpha, row_peaks, thresholds: What tells who has a weight, see `candidates.list_tile`.
+        alpha, row_peaks, thresholds: What tells who has a weight, see `entmax_candidates.list_tile`.
         counts, keys, found: The lists, with their scores.
     """
     flat = tile.reshape(-1)

@@ -48,7 +48,7 @@ class Heaviest:
 
         Args:
             blocks: The rows, in blocks.
-            offsets, scales: What makes scores weights, `(n_entries, n_queries)`: see `rows.weigh_row`.
+            offsets, scales: What makes scores weights, `(n_entries, n_queries)`: see `row_steps.weigh_row`.
             top_weights, top_index: `(n_entries, n_queries, k)`, to write on.
         """
         doubtful = torch.zeros(offsets.shape, dtype=torch.bool, device="cpu")

@@ -119,7 +119,7 @@ class ReadableCpuProblem(CpuProblem, Readable):
         return self._chosen(_ascending(statistics[0], self.program.problem.grid.n_keys))
 
     def _scales(self, statistics: Statistics) -> tuple[Tensor, Tensor]:
-        """The offset and scale of each row, `(n_entries, n_queries)`: see `rows.weigh_row`."""
+        """The offset and scale of each row, `(n_entries, n_queries)`: see `row_steps.weigh_row`."""
         program, grid = self.program, self.program.problem.grid
         statistics = statistics[1:] if program.choose else statistics
         if isinstance(program.problem.rule, OneHot):
