@@ -21,8 +21,9 @@ from fuzz.parts import Part
 
 SAMPLES = 3
 STEP = 1e-5  # by which an alpha is moved
-# Scores that are computed from queries and keys as they are: in float32 for half precision too.
-UNPROJECTED = {"dot", "boxcar", "equal", "epanechnikov", "triangular", "soft cap", "scaled", "on", "sum"}
+# Scores that are computed from queries and keys as they are: in float32 for half precision too. Others divide them by a
+# radius or project them, and round.
+UNPROJECTED = {"dot", "boxcar", "equal", "soft cap", "scaled", "on", "sum"}
 
 
 @dataclass

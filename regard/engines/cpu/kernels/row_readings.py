@@ -1,4 +1,4 @@
-"""Kernels for readings of weights, beside those for tiles in `tile_readings.py`: weights of scores, sums of rows, lists."""
+"""Kernels for readings of weights, beside `tile_readings.py`: weights of scores, sums of rows, lists."""
 
 from __future__ import annotations
 
