@@ -62,6 +62,16 @@ def plans_are_made_anew() -> None:
     planner._CHOSEN_BY_MASK.clear()
 
 
+@pytest.fixture(params=["kept", "computed again"])
+def few_weights(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Few weights are kept by a view, as they are; or computed again for each reading, as many are."""
+    if request.param == "computed again":
+        from regard.view import few_weights
+
+        monkeypatch.setattr(few_weights, "FEW_WEIGHTS", -1)
+    return str(request.param)
+
+
 CHROMIUM = Path("/usr/bin/chromium")
 
 

@@ -12,6 +12,8 @@ from regard import Allowed, Causal, Dot, Window, weigh
 from regard.errors import PromiseBroken
 from regard.weights import OnePass, Weights
 
+pytestmark = pytest.mark.usefixtures("few_weights")
+
 KINDS = {
     "convex": [
         regard.Softmax(),
@@ -161,6 +163,9 @@ class _Trap(TorchDispatchMode):
         return results
 
 
+# What a test reads is more than a few weights.
+many = pytest.mark.parametrize("few_weights", ["kept"], indirect=True)
+
 SIDE = 2048
 SMALL_READINGS = {
     "output": lambda view: view.output,
@@ -182,6 +187,7 @@ SMALL_READINGS = {
     "options", [{}, {"mask": Window(40, 0)}, {"weights": regard.TopK(4)}], ids=["plain", "window", "top-k"]
 )
 @pytest.mark.parametrize("grad", [False, True], ids=["", "grad"])
+@many
 def test_no_reading_but_dense_builds_a_quarter_of_the_weights(options, grad):
     x = drawn(SIDE).requires_grad_(grad)
     for read in SMALL_READINGS.values():
@@ -192,6 +198,7 @@ def test_no_reading_but_dense_builds_a_quarter_of_the_weights(options, grad):
         weigh(x, x, x, **options).dense()
 
 
+@many
 def test_a_loss_on_readings_builds_no_quarter_of_the_weights_backward_either():
     x = drawn(SIDE).requires_grad_()
     with _Trap(SIDE * SIDE // 4):
