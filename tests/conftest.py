@@ -72,11 +72,15 @@ def plans_are_made_anew() -> None:
 
 @pytest.fixture(params=["kept", "computed again"])
 def few_weights(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Few weights are kept by a view, as they are; or computed again for each reading, as many are."""
+    """Few weights are kept by a view, as they are; or computed again, in several tiles and strips, as many are."""
     if request.param == "computed again":
+        from regard.engines import ENGINES, strips
         from regard.view import few_weights
 
         monkeypatch.setattr(few_weights, "FEW_WEIGHTS", -1)
+        monkeypatch.setattr(strips, "STRIP_ELEMENTS", 100)
+        for engine in ENGINES.values():
+            monkeypatch.setattr(engine, "tile_elements", 100)
     return str(request.param)
 
 
