@@ -39,20 +39,19 @@ $(INSTALLED): pyproject.toml constraints.txt
 run: $(INSTALLED)  ## Show the tour
 	$(BIN)/regard tour
 
+# Two at a time, unless make was told how many: asking for a number again would end in a warning.
 test: $(INSTALLED)  ## Check format, lint and types, then run the tests
-	@$(MAKE) --no-print-directory --jobs=2 lint types kernels
+	@$(MAKE) --no-print-directory --output-sync=target $(if $(filter -j%,$(MAKEFLAGS)),,--jobs=2) lint types kernels
 	$(BIN)/pytest -n $(WORKERS)
 
-bench: $(INSTALLED)  ## Measure against the peers, print the ratios, write benchmarks/results/
+bench: kernels  ## Measure against the peers, print the ratios, write benchmarks/results/
 	$(BIN)/pip install --quiet --editable ".[bench]"
-	$(BIN)/regard warm-up
 	$(BIN)/python -m benchmarks
 
 fuzz: $(INSTALLED)  ## Random attention, commands and files against what is promised: make fuzz MINUTES=10
 	$(BIN)/python -m fuzz --minutes $(MINUTES)
 
-contract: $(INSTALLED)  ## Every engine on every score × rule × mask × dtype; `make test` takes every pair of them
-	$(BIN)/regard warm-up
+contract: kernels  ## Every engine on every score × rule × mask × dtype; `make test` takes every pair of them
 	REGARD_CONTRACT=full $(BIN)/pytest -n $(WORKERS) tests/contract
 
 mutants: $(INSTALLED)  ## Take each promise away and see that a test notices; at most an hour

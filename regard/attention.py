@@ -106,7 +106,7 @@ def weigh(
     refuse_jit_trace()
     seed = draw_seed() if dropout else 0
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=seed)
-    return WeightsView(problem, choose(problem, engine))
+    return WeightsView(problem, choose(problem, engine), asked=engine is not None)
 
 
 def plan(

@@ -18,7 +18,7 @@ from regard.scores.bias import POSITIONAL
 from regard.scores.form import Form
 from regard.scores.score import scaled_by
 from regard.scores.unscored import without_scores
-from regard.tensors import Span, broadcast_shapes, broken_vectors, is_finite, positions_of, take, without_autocast
+from regard.tensors import Span, are_finite, broadcast_shapes, broken_vectors, positions_of, take, without_autocast
 from regard.validation import (
     autocast_dtype_of,
     check_devices,
@@ -113,7 +113,7 @@ class AttentionProblem:
 
         While tracing nobody can know, and it is taken that there is none.
         """
-        return not is_tracing() and not is_finite(self.queries, self.keys, self.values)
+        return not is_tracing() and not are_finite(self.queries, self.keys, self.values)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -129,6 +129,7 @@ class AttentionProblem:
             return False
         if self.form.captures:
             return True
+        # Not any(...): torch.compile does not trace a generator here.
         for each in (*self.tensors, *self.rule.learned()):  # noqa: SIM110
             if each.requires_grad:
                 return True

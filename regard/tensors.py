@@ -74,11 +74,6 @@ def is_finite(*tensors: Tensor) -> bool:
     """
     if not tensors[0].is_cpu and (tensors[0].is_meta or is_capturing(tensors[0].device)):
         return True
-    if len(tensors) == 3 and tensors[0].is_cpu and _are_alike_and_small(*tensors):
-        # Sums and products are finite only if what goes into them is: two operations for three tensors.
-        one, two, three = tensors
-        if math.isfinite(torch.addcmul(one, two, three).sum().item()):
-            return True
     # A sum is finite only if its terms are: one pass, no temporary.
     total: float | Tensor = 0.0
     for each in tensors:
@@ -90,10 +85,21 @@ def is_finite(*tensors: Tensor) -> bool:
     return math.isfinite(total) or not any(bool(broken_vectors(each.detach()).any()) for each in tensors)
 
 
-def _are_alike_and_small(one: Tensor, two: Tensor, three: Tensor) -> bool:
-    """Whether an operation on these costs what its call costs, and none is recorded for a gradient."""
-    alike = one.shape == two.shape == three.shape and one.dtype == two.dtype == three.dtype
-    return alike and one.numel() <= SMALL and not (one.requires_grad or two.requires_grad or three.requires_grad)
+def are_finite(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """What `is_finite` says of three tensors; sooner where they are alike and small, as in self-attention."""
+    soon = (
+        queries.shape == keys.shape == values.shape
+        and queries.dtype == keys.dtype == values.dtype
+        and queries.is_cpu
+        and keys.is_cpu
+        and values.is_cpu
+        and queries.numel() <= SMALL
+        and not (queries.requires_grad or keys.requires_grad or values.requires_grad)
+    )
+    # Sums and products are finite only if what goes into them is: two operations for three tensors.
+    if soon and math.isfinite(torch.addcmul(queries, keys, values).sum().item()):
+        return True
+    return is_finite(queries, keys, values)
 
 
 def broken_vectors(tensor: Tensor) -> Tensor:

@@ -27,10 +27,18 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the cores already: threads within each would only queue for them.
     torch.set_num_threads(1)
 
-# `torch.manual_seed` keeps a call and its traceback for every device that may come yet: a millisecond, each time.
-for devices in (torch.cuda, torch.mtia, torch.xpu):
-    if not devices.is_available():
-        devices.manual_seed_all = lambda seed: None
+
+@pytest.fixture(autouse=True, scope="session")
+def absent_devices_are_not_seeded() -> Iterator[None]:
+    """`torch.manual_seed` keeps a call and its traceback for every device that may come yet: a millisecond, each time.
+
+    None will come here: a device that is absent when the tests start stays absent.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for devices in (torch.cuda, torch.mtia, torch.xpu):
+            if not devices.is_available():
+                patch.setattr(devices, "manual_seed_all", lambda seed: None)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -60,6 +68,20 @@ def plans_are_made_anew() -> None:
 
     planner._CHOSEN.clear()
     planner._CHOSEN_BY_MASK.clear()
+
+
+@pytest.fixture(params=["kept", "computed again"])
+def few_weights(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Few weights are kept by a view, as they are; or computed again, in several tiles and strips, as many are."""
+    if request.param == "computed again":
+        from regard.engines import ENGINES, strips
+        from regard.view import few_weights
+
+        monkeypatch.setattr(few_weights, "FEW_WEIGHTS", -1)
+        monkeypatch.setattr(strips, "STRIP_ELEMENTS", 100)
+        for engine in ENGINES.values():
+            monkeypatch.setattr(engine, "tile_elements", 100)
+    return str(request.param)
 
 
 CHROMIUM = Path("/usr/bin/chromium")

@@ -44,4 +44,17 @@ def test_a_weight_below_0_is_drawn_as_0_and_the_legend_says_so() -> None:
     keys = torch.tensor([[-2.0], [0.5]])
     _, line, legend = repr(weigh(torch.ones(1, 1), keys, keys, score=Dot(), weights=Raw())).splitlines()
     assert line[2:] == " █"
-    assert legend.endswith("; █ is 50%, weights below 0 are drawn as 0")
+    assert legend.endswith("; █ is 0.5, weights below 0 are drawn as 0")
+
+
+def test_linear_weights_are_plain_numbers() -> None:
+    keys = torch.tensor([[5.0], [0.5]])
+    assert repr(weigh(torch.ones(1, 1), keys, keys, score=Dot(), weights=Raw())).endswith("columns are keys; █ is 5")
+
+
+@pytest.mark.parametrize(("number", "said"), [(0.0, ""), (-2.0, "; weights below 0 are drawn as 0")])
+def test_where_no_weight_is_above_0_the_legend_does_not_say_how_large_the_largest_is(number: float, said: str) -> None:
+    keys = torch.tensor([[number], [number]])
+    _, line, legend = repr(weigh(torch.ones(1, 1), keys, keys, score=Dot(), weights=Raw())).splitlines()
+    assert not line.strip()
+    assert legend.strip() == f"rows are queries, columns are keys{said}"

@@ -1,5 +1,6 @@
-"""Every example runs, as a user would run it."""
+"""Every example runs: in this process, which is quick, and the first also as a user would run it, in one of its own."""
 
+import ast
 import runpy
 import subprocess
 import sys
@@ -26,6 +27,36 @@ def test_example_runs_and_says_something(script, monkeypatch, capsys):
     said, complaints = capsys.readouterr()
     assert said
     assert complaints == ""
+
+
+def modules_not_imported(code: str) -> set[str]:
+    """The modules that code reaches through others, as `torch.nn`, without an import of its own."""
+    nodes = list(ast.walk(ast.parse(code)))
+    bound = {}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            bound |= {alias.asname or alias.name: alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            bound |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    dotted = [ast.unparse(node).partition(".") for node in nodes if isinstance(node, ast.Attribute)]
+    reached = {f"{bound.get(first, first)}.{rest}" for first, _, rest in dotted}
+    return {name for name in reached if name in sys.modules} - set(bound.values())
+
+
+def test_a_module_without_an_import_is_found():
+    import xml.dom.minidom  # noqa: F401
+
+    assert modules_not_imported("import torch\ntorch.nn.functional.relu") == {"torch.nn", "torch.nn.functional"}
+    assert modules_not_imported("from xml import dom\ndom.minidom.parse") == {"xml.dom.minidom"}
+    assert not modules_not_imported("import xml.dom\nfrom xml.dom import minidom\nxml.dom.Node, minidom.parse")
+
+
+def test_examples_import_every_module_that_they_name():
+    # In this process a module may be there because a test has imported it: a new one tells what torch brings along.
+    code = "import sys, torch, regard; print(*sys.modules)"
+    brought = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    missing = {script.stem: modules_not_imported(script.read_text(encoding="utf-8")) for script in EXAMPLES}
+    assert {stem: found for stem, names in missing.items() if (found := names - set(brought))} == {}
 
 
 def test_an_example_is_a_script():

@@ -41,8 +41,9 @@ def test_every_python_example_runs(page, monkeypatch):
 @pytest.mark.parametrize(("arguments", "shown"), CONSOLE)
 def test_every_command_prints_what_is_shown(arguments, shown, monkeypatch):
     monkeypatch.chdir(ROOT)
-    printed = "\n".join(line.rstrip() for line in CliRunner().invoke(app, shlex.split(arguments)).stdout.splitlines())
-    assert printed.strip() == shown.strip()
+    result = CliRunner().invoke(app, shlex.split(arguments))
+    assert result.exit_code == 0, result.output
+    assert "\n".join(line.rstrip() for line in result.stdout.splitlines()).strip() == shown.strip()
 
 
 @pytest.mark.parametrize(

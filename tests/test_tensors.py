@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.tensors import broadcast_shapes, is_finite, take
+from regard.tensors import are_finite, broadcast_shapes, is_finite, take
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
@@ -14,8 +14,10 @@ def test_one_entry_that_is_not_finite_is_found_wherever_it_is(dtype):
         for place in range(3):
             tensors = [torch.randn(4, 50).to(dtype) for _ in range(3)]
             assert is_finite(*tensors)
+            assert are_finite(*tensors)
             tensors[place][3, 7] = broken
             assert not is_finite(*tensors)
+            assert not are_finite(*tensors)
 
 
 def test_infinities_that_would_cancel_are_found():
@@ -27,6 +29,12 @@ def test_infinities_that_would_cancel_are_found():
 def test_a_sum_that_overflows_is_looked_at_again(dtype):
     assert is_finite(torch.full((100,), torch.finfo(dtype).max, dtype=dtype))
     assert not is_finite(torch.tensor([torch.finfo(dtype).max] * 100 + [torch.nan], dtype=dtype))
+    assert are_finite(*[torch.full((100,), torch.finfo(dtype).max, dtype=dtype)] * 3)
+
+
+def test_nobody_knows_what_three_tensors_hold_on_the_meta_device_even_beside_others():
+    assert are_finite(*[torch.ones(4, device="meta")] * 3)
+    assert are_finite(torch.ones(4, device="meta"), torch.ones(4), torch.ones(4))
 
 
 def test_the_check_leaves_no_graph():

@@ -12,6 +12,8 @@ from regard import Allowed, Causal, Custom, Dot, weigh
 from regard.engines import Tiled
 from regard.errors import OptionError
 
+pytestmark = pytest.mark.usefixtures("few_weights")
+
 RULES = {
     "softmax": regard.Softmax(),
     "sink": regard.Softmax(sink=0.5),

@@ -9,6 +9,12 @@ from regard.engines import Tiled
 from regard.errors import OptionError
 from regard.scores import Dot
 from regard.testing import AllocationTrap
+from regard.view import few_weights as kept_weights
+
+pytestmark = pytest.mark.usefixtures("few_weights")
+
+# What a test reads is more than a few weights.
+many = pytest.mark.parametrize("few_weights", ["kept"], indirect=True)
 
 
 def test_one_query_can_be_read_several_times_or_not_at_all():
@@ -43,6 +49,7 @@ def test_each_reading_can_be_differentiated_by_itself():
     view.received().sum().backward()
 
 
+@many
 def test_what_keys_receive_is_summed_strip_by_strip():
     x = torch.randn(1200, 4, requires_grad=True)
     with AllocationTrap(1200 * 1200 // 4):
@@ -66,6 +73,46 @@ def test_the_heaviest_that_a_view_has_given_may_be_changed_without_changing_the_
     assert torch.equal(again.indices, before[1])
 
 
+READINGS = {
+    "dense": lambda view: view.dense(),
+    "rows": lambda view: view.rows([0, 2]),
+    "every row": lambda view: view.rows([0, 1, 2]),
+    "tile": lambda view: view.tile(slice(0, 3), slice(0, 5)),
+    "part of a tile": lambda view: view.tile(slice(1, 2), slice(1, 3)),
+    "top": lambda view: view.top(5).weights,
+    "places": lambda view: view.top(5).indices,
+    "entropy": lambda view: view.entropy(),
+    "received": lambda view: view.received(),
+    "map": lambda view: view.map(3, 5),
+    "largest": lambda view: view.map(2, 2, pool="max"),
+    "log normalizer": lambda view: view.log_normalizer(),
+    "output": lambda view: view.output,
+}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4], ids=["", "by strips"])
+@pytest.mark.parametrize("engine", [None, "tiled", "sdpa", "reference"])
+def test_what_a_view_has_given_may_be_changed_in_place_without_changing_the_view(engine, scale):
+    queries, keys, values = torch.rand(3, 4), torch.rand(5, 4) * scale, torch.rand(5, 2)
+    view = weigh(queries, keys, values, engine=engine)
+    before = {name: read(view).clone() for name, read in READINGS.items()}
+    for changed, change in READINGS.items():
+        change(view).fill_(7)
+        for name, read in READINGS.items():
+            assert torch.equal(read(view), before[name]), f"{name}, after {changed} was changed"
+
+
+@pytest.mark.parametrize("engine", [None, "tiled"])
+def test_few_weights_are_kept_unless_an_engine_was_asked_for(monkeypatch, few_weights, engine):
+    computed = []
+    define = kept_weights.define_weights
+    monkeypatch.setattr(kept_weights, "define_weights", lambda problem: computed.append(problem) or define(problem))
+    view = weigh(torch.rand(3, 4), torch.rand(5, 4), torch.rand(5, 2), engine=engine)
+    for _ in range(2):
+        view.dense(), view.top(2), view.entropy(), view.tile(slice(2), slice(2))
+    assert len(computed) == (engine is None and few_weights == "kept")
+
+
 def test_autocast_around_a_reading_changes_nothing():
     x = torch.randn(6, 4)
     view = weigh(x, x, x)
@@ -76,6 +123,7 @@ def test_autocast_around_a_reading_changes_nothing():
         assert torch.equal(one, other)
 
 
+@many
 def test_a_repr_of_many_weights_does_not_compute_them():
     x = torch.randn(4096, 4)
     assert "draw them with .map" in repr(weigh(x, x, x))

@@ -39,7 +39,7 @@ ENGINES = (
     Mutant(
         "NaN in the most common call is left to the planner",
         "regard/engines/sdpa/shortcut.py",
-        "    if not is_finite(queries, keys, values):\n        return None",
+        "    if not are_finite(queries, keys, values):\n        return None",
         "    if False:\n        return None",
         ("tests/engines/test_shortcut.py",),
     ),

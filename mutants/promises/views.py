@@ -41,6 +41,20 @@ VIEWS = (
         ("tests/test_view_details.py -k heaviest",),
     ),
     Mutant(
+        "what a view keeps of few weights is nobody's to change",
+        "regard/view/few_weights.py",
+        "rows.start : rows.stop, :].clone() if",
+        "rows.start : rows.stop, :] if",
+        ("tests/test_view_details.py -k changed",),
+    ),
+    Mutant(
+        "a tile is cut out where it lies among those that readers are shown",
+        "regard/view/passes.py",
+        "return tile[..., top - rows.start : end - rows.start, left - columns.start : right - columns.start]",
+        "return tile[..., : end - top, : right - left]",
+        ("tests/test_view.py -k tiles",),
+    ),
+    Mutant(
         "received adds up over tiles",
         "regard/view/readings.py",
         "self.total[..., columns.start : columns.stop] += weights.sum(-2)",

@@ -1,11 +1,11 @@
-"""Asking: from queries to answers, through `weigh`; few rows by its definition, α = rule(score(queries, keys))."""
+"""Attending: from queries to answers, through `weigh`; few rows by its definition, α = rule(score(queries, keys))."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -23,13 +23,13 @@ from regard.database.precision import WORTHWHILE, Factors, Narrow, in_float32, i
 from regard.database.python_values import plain
 from regard.database.queries import UNKNOWN, Query
 from regard.database.similarity import IGNORED, ScoreLike, check_options, ignored, similarity, without_quantities
-from regard.database.value_pool import SUM_TO_ONE, Summary, Sums, Tiles, ValuePool, Weighed
+from regard.database.value_pool import SUM_TO_ONE, Summary, Sums, ValuePool, Weighed, weights_of_blocks
 from regard.errors import OptionError
 from regard.scores import Equal
 from regard.view.readings import Top
 from regard.weights import Uniform, Weights
 
-FEW = 2**16
+FEW_ELEMENTS = 2**16
 """Up to how many queries × numbers of keys the scores are held at once."""
 
 MATTERS = 1e-6
@@ -79,12 +79,12 @@ class Rows:
         keys = self.encoding.scaled if chosen.scaled else self.encoding.own
         queries = self.encoding.in_deviations(queries) if chosen.scaled else queries
         top = min(top, len(keys))
-        if chosen.usual and keys.dtype == torch.float64 and len(queries) * keys.numel() <= FEW:
+        if chosen.usual and keys.dtype == torch.float64 and len(queries) * keys.numel() <= FEW_ELEMENTS:
             # The definition: Gaussians, equalities and Softmax need nothing else, and all is read from one matrix.
             scores = chosen.score(queries, keys)
             weights = chosen.weights(scores)
             heaviest = Top(*(each[:, :top] for each in weights.sort(dim=-1, descending=True, stable=True)))
-            return Weighed(chosen.weights.kind, [(slice(None), weights)], heaviest), scores.amax(-1).tolist()
+            return Weighed(chosen.weights.kind, lambda: [(slice(None), weights)], heaviest), scores.amax(-1).tolist()
         weighed = self._through_view(queries, keys, chosen, top)
         if chosen.floor == -math.inf:
             return weighed, [0.0] * len(queries)
@@ -104,7 +104,7 @@ class Rows:
                 sums = narrow.pooled(rounded, factors, self.pool.narrow)
                 queries, keys, score = rounded, narrow.keys, in_float32(score)
         view = weigh(queries, keys, keys.new_ones(len(keys), 1), score=score, weights=rule)
-        return Weighed(view.kind, Tiles(view), view.top(top), sums)
+        return Weighed(view.kind, partial(weights_of_blocks, view), view.top(top), sums)
 
     def beyond(self, encoded: Tensor, place: int) -> str:
         """A remark on a query that is far outside of the rows in a column of numbers or times; "" otherwise."""
@@ -131,8 +131,8 @@ class Rows:
         return self._narrowed[kind]
 
 
-class Asker:
-    """Answers queries about pairs."""
+class Attender:
+    """Attends to pairs: answers queries about them."""
 
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs

@@ -15,7 +15,7 @@ import pyarrow as arrow
 import pyarrow.compute as compute
 
 from regard.database.csv_conventions import MARKS, TEXT_MARKS
-from regard.database.number_and_date_parsing import HEAD, READINGS, Said, Style, all_match, almost, clean, merged
+from regard.database.number_and_date_parsing import HEAD, PARSERS, Said, Style, all_match, almost, clean, merged
 
 
 class Cells(NamedTuple):
@@ -60,8 +60,8 @@ def _read(name: str, cells: Any, style: Style) -> Cells | None:
     if present.null_count == len(present):
         return None
     said = Said()
-    for reading in READINGS:
-        array = reading(name, present, style, said)
+    for parse in PARSERS:
+        array = parse(name, present, style, said)
         if array is not None:
             return Cells(array, [*said.notes, *_marks_note(name, cells, trimmed, is_mark)], said.writing)
     return Cells(None, said.notes or almost(name, present))

@@ -1,4 +1,4 @@
-"""What was meant? The nearest spelling of a name that is not there."""
+"""Names of columns: that each one asked for is there, once; and the nearest spelling of one that is not."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from regard.database.answer import Answer, Answers
-from regard.database.attending import Asker
+from regard.database.attending import Attender
 from regard.database.columns import names
 from regard.database.lookup import KeyIndex
 from regard.database.messages import missing_key
@@ -77,7 +77,9 @@ class Database:
     ) -> None:
         check_aligned(keys, values)
         labels = None if index is None else listed_entries(index)
-        columns = by_meaning(columns_from(keys, "key"), encoder)
+        columns = columns_from(keys, "key")
+        if encoder is not None:
+            columns = by_meaning(columns, encoder)
         self._pairs = Pairs(columns, columns_from(values, "value"), labels)
         check_options(score, None, self._pairs.keys)
         self._score = merged(default_scores(columns), score)
@@ -236,7 +238,7 @@ class Database:
             70333
         """
         queries, many = read_queries(query, self._pairs.keys)
-        answers = self._asker.ask(queries, merged(self._score, score), weights, top)
+        answers = self._attender.ask(queries, merged(self._score, score), weights, top)
         return Answers(answers) if many else answers[0]
 
     def parse(self, text: str) -> Any:
@@ -258,7 +260,7 @@ class Database:
             >>> Database(["a", "b"], [1.0, 2.0]).average().value
             1.5
         """
-        return self._asker.average(top)
+        return self._attender.average(top)
 
     def swap(self) -> Database:
         """The database the other way round: values become keys, so that one can ask by them.
@@ -300,5 +302,5 @@ class Database:
         return KeyIndex(self._pairs.keys)
 
     @cached_property
-    def _asker(self) -> Asker:
-        return Asker(self._pairs)
+    def _attender(self) -> Attender:
+        return Attender(self._pairs)

@@ -24,7 +24,7 @@ def padded(column: Sequence[str], *, right: bool) -> list[str]:
     """The texts of a column with spaces after them, or before them, until all are as wide as the widest."""
     widths = list(map(cell_len, column))
     spaces = [" " * (max(widths) - width) for width in widths]
-    return list(map(str.__add__, spaces, column) if right else map(str.__add__, column, spaces))
+    return [space + text if right else text + space for text, space in zip(column, spaces, strict=True)]
 
 
 def cut(text: str, width: int) -> str:

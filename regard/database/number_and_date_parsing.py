@@ -1,6 +1,6 @@
 """Numbers, dates and times as people write them: a column of such texts as an Arrow array of what they say.
 
-Each of `READINGS` reads a column as one kind of value, if that is what all of its cells are.
+Each of `PARSERS` reads a column as one kind of value, if that is what all of its cells are.
 """
 
 from __future__ import annotations
@@ -347,6 +347,6 @@ def almost(name: str, present: Any) -> list[str]:
     return []
 
 
-READINGS = (_numbers, _yes_or_no, _iso_times, _clock_times, _written_numbers, _written_dates)
+PARSERS = (_numbers, _yes_or_no, _iso_times, _clock_times, _written_numbers, _written_dates)
 """What a column may be, in the order in which it is tried: functions of its name, its cells, the file's style, and what
 is to be said."""

@@ -50,7 +50,7 @@ def read_table(source: Any, key: Names, value: Names, index: Name | None = None)
     for name in named:
         labels, label_name = columns[name].entries, name
     notes = [note for name in dict.fromkeys(["", *keys, *values]) for note in said.get(name, [])]
-    key_columns, value_columns = (tuple(map(columns.__getitem__, side)) for side in (keys, values))
+    key_columns, value_columns = (tuple(columns[name] for name in side) for side in (keys, values))
     return Pairs(key_columns, value_columns, labels, label_name, tuple(notes))
 
 

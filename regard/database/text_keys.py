@@ -29,12 +29,8 @@ TEMPERATURE = 0.1
 """Of the cosine that compares texts. Texts on one subject are at 0.4 to 0.8, others near 0: so e⁴ to e⁸ to 1."""
 
 
-def by_meaning(
-    columns: tuple[Column, ...], encoder: TextEncoder | Mapping[str, TextEncoder] | None
-) -> tuple[Column, ...]:
+def by_meaning(columns: tuple[Column, ...], encoder: TextEncoder | Mapping[str, TextEncoder]) -> tuple[Column, ...]:
     """Key columns, with those of text that have an encoder compared by their vectors."""
-    if encoder is None:
-        return columns
     if not isinstance(encoder, Mapping):
         texts = [column.name for column in columns if _is_text(column)]
         if len(texts) != 1:

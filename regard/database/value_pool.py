@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -34,29 +34,25 @@ class Weighed(NamedTuple):
 
     Attributes:
         kind: what the rule promises of them.
-        tiles: which rows, and α of all queries and those rows, `(n_queries, rows)`, until there are no more.
+        tiles: called for each walk over all of them: which rows, and α of all queries and those rows,
+            `(n_queries, rows)`.
         top: the heaviest of each query.
         sums: Σ w, Σ w² and Σ w · `ValuePool.narrow` of each query, where they are known, up to a factor and its square.
     """
 
     kind: Kind
-    tiles: Iterable[tuple[slice, Tensor]]
+    tiles: Callable[[], Iterable[tuple[slice, Tensor]]]
     top: Top
     sums: Tensor | None = None
 
 
-class Tiles:
+def weights_of_blocks(view: WeightsView) -> Iterator[tuple[slice, Tensor]]:
     """The weights of a view, a block of rows at a time, so that queries × rows stay within the budget."""
-
-    def __init__(self, view: WeightsView) -> None:
-        self.view = view
-
-    def __iter__(self) -> Iterator[tuple[slice, Tensor]]:
-        n_queries, n_rows = self.view.shape[-2:]
-        step = max(1, BUDGET // max(n_queries, 1))
-        for start in range(0, n_rows, step):
-            rows = slice(start, min(start + step, n_rows))
-            yield rows, self.view.tile(slice(n_queries), rows)
+    n_queries, n_rows = view.shape[-2:]
+    step = max(1, BUDGET // max(n_queries, 1))
+    for start in range(0, n_rows, step):
+        rows = slice(start, min(start + step, n_rows))
+        yield rows, view.tile(slice(n_queries), rows)
 
 
 class Summary(NamedTuple):
@@ -137,7 +133,7 @@ class ValuePool:
         n_queries = len(weighed.top.indices)
         pooled = torch.zeros(n_queries, self.matrix.shape[-1], dtype=torch.float64)
         squares = torch.zeros(n_queries, dtype=torch.float64)
-        for rows, tile in weighed.tiles:
+        for rows, tile in weighed.tiles():
             pooled += tile.double() @ self.matrix[rows]
             squares += tile.double().square().sum(-1)
         if weighed.kind in SUM_TO_ONE:
@@ -209,7 +205,7 @@ class ValuePool:
     def _category(self, column: CategoryColumn, weighed: Weighed) -> list[Summary]:
         codes = column.codes[self.rows]
         mass = torch.zeros(len(weighed.top.indices), len(column.categories), dtype=torch.float64)
-        for rows, tile in weighed.tiles:
+        for rows, tile in weighed.tiles():
             mass.index_add_(1, codes[rows], tile.double())
         mass = mass / mass.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
         # Stable, so that ties go to the category that comes first.

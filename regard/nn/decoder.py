@@ -116,10 +116,21 @@ class DecoderLayer(WithFeedForward):
         refuse_nested(tgt=tgt, memory=memory)
         of_tokens, of_memory = (None, None) if cache is None else cache
         attend = attention_block(
-            self.self_attn, None, tgt_key_padding_mask, tgt_mask, tgt_is_causal, mask=mask, cache=of_tokens
+            self.self_attn,
+            memory=None,
+            key_padding_mask=tgt_key_padding_mask,
+            attn_mask=tgt_mask,
+            is_causal=tgt_is_causal,
+            mask=mask,
+            cache=of_tokens,
         )
         attend_to_memory = attention_block(
-            self.multihead_attn, memory, memory_key_padding_mask, memory_mask, memory_is_causal, cache=of_memory
+            self.multihead_attn,
+            memory=memory,
+            key_padding_mask=memory_key_padding_mask,
+            attn_mask=memory_mask,
+            is_causal=memory_is_causal,
+            cache=of_memory,
         )
         tgt = residual(tgt, attend, self.norm1, self.dropout1, self.norm_first)
         tgt = residual(tgt, attend_to_memory, self.norm2, self.dropout2, self.norm_first)

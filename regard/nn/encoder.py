@@ -111,7 +111,14 @@ class EncoderLayer(WithFeedForward):
             mask: One of regard's masks for this call, in which True means "may attend".
         """
         check_tensors(src=src)
-        attend = attention_block(self.self_attn, None, src_key_padding_mask, src_mask, is_causal, mask=mask)
+        attend = attention_block(
+            self.self_attn,
+            memory=None,
+            key_padding_mask=src_key_padding_mask,
+            attn_mask=src_mask,
+            is_causal=is_causal,
+            mask=mask,
+        )
         src = residual(src, attend, self.norm1, self.dropout1, self.norm_first)
         return residual(src, self.feed_forward, self.norm2, self.dropout2, self.norm_first)
 

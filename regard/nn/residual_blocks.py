@@ -21,6 +21,7 @@ def residual(tokens: Tensor, block: Block, norm: nn.Module, dropout: nn.Module, 
 
 def attention_block(
     attention: nn.Module,
+    *,
     memory: Tensor | None,
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,

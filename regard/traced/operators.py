@@ -76,8 +76,9 @@ def attend_operator(
 
 
 @attend_operator.register_fake
-def _(values: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-    *_, shape, width = others
+def _(
+    values: Tensor, tensors: Any, numbers: Any, seed: Any, text: str, shape: Sequence[int], width: int
+) -> tuple[Tensor, Tensor]:
     dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
     return values.new_empty(shape, dtype=dtype), values.new_empty((*shape[:-1], width), dtype=torch.float64)
 
@@ -112,8 +113,10 @@ def backward_operator(
 
 
 @backward_operator.register_fake
-def _(*arguments: Any) -> list[Tensor]:
-    _, _, _, values, tensors, *_, needed = arguments
+def _(
+    gradient: Any, output: Any, statistics: Any, values: Tensor, tensors: Sequence[Tensor], *rest: Any
+) -> list[Tensor]:
+    _numbers, _seed, _text, needed = rest
     inputs = zip([values, *tensors], needed, strict=True)
     return [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each, need in inputs if need]
 

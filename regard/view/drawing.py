@@ -1,4 +1,4 @@
-"""A small text drawing of weights, for terminals and notebooks."""
+"""The scale of every picture of weights (shades, bars, percents), and the small drawing that the repr of a view has."""
 
 from __future__ import annotations
 
@@ -45,10 +45,15 @@ def draw(view: WeightsView, height: int = 8, width: int = 40) -> list[str]:
         else f", each the largest of about {ratio(n_queries, rows)} × {ratio(n_keys, columns)}"
     )
     entry = f" of batch entry {tuple(0 for _ in batch)}" if batch else ""
-    signs = f"█ is {three_digits(largest)}"
-    signs += ", weights below 0 are drawn as 0" if bool((picture < 0).any()) else ""
-    signs += ", ? is no finite number" if not bool(picture.isfinite().all()) else ""
-    return [*lines, f"rows are queries, columns are keys{entry}{pooled}; {signs}"]
+    signs = []
+    if any("█" in line for line in lines):
+        # Linear weights are no shares of anything.
+        signs.append(f"█ is {f'{largest:.3g}' if view.kind == 'linear' else three_digits(largest)}")
+    if bool((picture < 0).any()):
+        signs.append("weights below 0 are drawn as 0")
+    if not bool(picture.isfinite().all()):
+        signs.append("? is no finite number")
+    return [*lines, f"rows are queries, columns are keys{entry}{pooled}" + ("; " + ", ".join(signs) if signs else "")]
 
 
 def ratio(count: int, cells: int) -> str:

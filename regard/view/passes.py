@@ -1,13 +1,11 @@
 """Passes: how a view computes weights again. One pass finds the statistics of rows; another shows weights to readers.
 
 Compiled kernels do both where they can; plain torch does the rest. Where the rounding of scores would show in weights
-that are computed twice, everything comes from strips of the definition, which are the same for every reading. Where
-there are few weights, all of them are computed once and kept.
+that are computed twice, everything comes from strips of the definition, which are the same for every reading.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +16,6 @@ import torch
 from torch import Tensor
 
 from regard.engines import Engine
-from regard.engines.engine import TILE_ELEMENTS
 from regard.engines.kernels.protocol import Readable
 from regard.engines.reference import Reference, define_weights
 from regard.engines.rounding import Rounding
@@ -34,9 +31,6 @@ from regard.view.readings import Reader, TopWeights
 from regard.weights import OneHot, Statistics, TopK, Uniform
 from regard.weights.rule import over_one_tile
 
-# Elements of the widest intermediate up to which weights are computed at once: a pass over tiles costs more than that.
-FEW = 1 << 15
-
 
 class Passes:
     """What is computed for a view, each at most once but for the weights; without gradients.
@@ -51,6 +45,11 @@ class Passes:
         self._engine = engine
         self._by_reference = isinstance(engine, Reference)
         self._progress = Progress(f"{problem.grid.n_queries:,} × {problem.grid.n_keys:,} weights")
+
+    @property
+    def pools(self) -> bool:
+        """Whether the engine's output is that of these passes."""
+        return self._engine.pools_by_tiles
 
     @cached_property
     def pooled(self) -> Pooled:
@@ -106,23 +105,9 @@ class Passes:
         return self._defined or self.is_sharp
 
     @cached_property
-    def are_few(self) -> bool:
-        """Whether all weights are computed at once and kept: there are few, and nobody asked for tiles or kernels."""
-        grid, engine = self._problem.grid, self._engine
-        if engine.kernels is not None or engine.tile_elements != TILE_ELEMENTS:
-            return False
-        return math.prod(grid.batch_shape) * grid.n_queries * grid.n_keys * self._problem.form.width <= FEW
-
-    @cached_property
-    def _all(self) -> Tensor:
-        """All weights, where they are few."""
-        with self._passes(1):
-            return define_weights(self._problem)
-
-    @cached_property
     def is_sharp(self) -> bool:
         """Whether the rounding of scores would show in weights that are computed twice."""
-        if self.are_few or self._rounding.is_small or self._rounding.is_large:
+        if self._rounding.is_small or self._rounding.is_large:
             return not self._rounding.is_small
         return self._problem.rule.streams and self._rounding.shows(self._statistics)
 
@@ -131,8 +116,8 @@ class Passes:
         """Whether it is known beforehand that tiles do not serve."""
         problem = self._problem
         # Tiles do not keep NaN and infinity with those alone who see them; and the reference is asked for its own.
-        defined = self.are_few or not problem.rule.streams or self._by_reference
-        return defined or problem.may_leak or self._rounding.is_large
+        defined = not problem.rule.streams or self._by_reference or problem.may_leak
+        return defined or self._rounding.is_large
 
     @cached_property
     def _rounding(self) -> Rounding:
@@ -150,8 +135,6 @@ class Passes:
             problem: This one, perhaps with projections that have a gradient.
             rows: Which; negative ones are not understood.
         """
-        if self.are_few:
-            return self._strips(problem, problem.grid.rows if rows is None else rows)
         shows = not self._rounding.is_small and self._rounding.shows_in(problem.scores(rows))
         chooses = isinstance(problem.rule, OneHot | TopK)
         decides = chooses and (self._knows(pool=False) or self._rounding.decides(problem.scores(rows)))
@@ -172,10 +155,7 @@ class Passes:
         return replace(problem, rule=then, mask=Selected(self.statistics[0])).around(problem.form)
 
     def _strips(self, problem: AttentionProblem, rows: range | Tensor) -> Tensor:
-        """α of some rows, each cut out of its strip."""
-        if self.are_few:
-            weights = self._all if problem is self._problem else define_weights(problem)
-            return weights[..., rows.start : rows.stop, :].clone() if isinstance(rows, range) else weights[..., rows, :]
+        """α of some rows, each cut out of its strip; a copy, which is the caller's to change."""
         found, order = [define_weights(problem, range(0))], []
         for strip in strips_of(problem):
             if isinstance(rows, range):
@@ -287,11 +267,6 @@ class Passes:
             self.__dict__["pooled"] = in_range(self._stream, pooled)
 
     def _blocks(self) -> Iterator[tuple[Tensor, range, range]]:
-        if self.are_few:
-            if self._all.numel():
-                yield self._all, self._problem.grid.rows, self._problem.grid.columns
-            self._progress.advance(1.0)
-            return
         if self.by_strips:
             for rows in strips_of(self._problem) if self._problem.grid.n_keys else ():
                 yield define_weights(self._problem, rows), rows, self._problem.grid.columns

@@ -1,7 +1,8 @@
-"""WeightsView: reads weights without storing them.
+"""WeightsView: reads weights without storing them, unless they are few.
 
 From the statistics of a row any tile of α can be computed again, so rows, the top k, entropies, what each key
-receives and a pooled map of any size take memory that does not grow with n × m.
+receives and a pooled map of any size take memory that does not grow with n × m. Weights that are few (`few_weights.py`)
+are computed once and kept.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from regard.problem import AttentionProblem
 from regard.tensors import without_autocast
 from regard.view.differentiable import track
 from regard.view.drawing import draw
+from regard.view.few_weights import FewWeights, are_few
 from regard.view.passes import Passes
 from regard.view.readings import Entropy, Map, Pool, Reader, Received, RowSums, Top, TopWeights, as_integer
 from regard.view.versions import Versions, held
@@ -45,11 +47,17 @@ class WeightsView:
     (What is written to queries or keys through `.data` or NumPy torch does not count, and a view does not notice.)
     Weights are those before dropout. Shapes are `(*batch_shape, ...)`. Readings are float32 at least, whatever the
     inputs; the output has their dtype.
+
+    Args:
+        problem: Whose weights they are.
+        engine: Computes the output, and says how tiles are cut and whether kernels are used.
+        asked: Whether somebody asked for that engine: then few weights, too, are computed as it computes many.
     """
 
-    def __init__(self, problem: AttentionProblem, engine: Engine) -> None:
+    def __init__(self, problem: AttentionProblem, engine: Engine, *, asked: bool = False) -> None:
         self._problem = held(problem)
         self._engine = engine
+        self._asked = asked
         self._versions = self._current_versions()
         self._outputs: dict[bool, _Output] = {}  # with and without a gradient
         self._top: Top | None = None  # as many as were asked for so far
@@ -69,8 +77,7 @@ class WeightsView:
         return found.tensor.clone() if found.version is None else found.tensor  # nobody counts changes of that one
 
     def _compute_output(self) -> Tensor:
-        by_tiles = self._engine.pools_by_tiles and not self._passes.are_few
-        if not self._tracks and (by_tiles or self._passes.have_pooled):
+        if not self._tracks and (self._passes.pools or self._passes.have_pooled):
             # Readings take the statistics from the same pass. A copy: what passes keep is nobody's to change.
             return self._passes.pooled.output.to(self._problem.dtype, copy=True)
         if self._passes.is_sharp:
@@ -265,7 +272,8 @@ class WeightsView:
 
     @cached_property
     def _kept_passes(self) -> Passes:
-        return Passes(self._problem, self._engine)
+        few = not self._asked and are_few(self._problem)
+        return (FewWeights if few else Passes)(self._problem, self._engine)
 
     def _current_versions(self) -> Versions:
         return Versions(self._problem)
@@ -273,10 +281,10 @@ class WeightsView:
     @property
     def _pools(self) -> bool:
         """Whether the output, if it is not there, may come from a pass that readings share."""
-        if self._tracks or False in self._outputs or self._passes.are_few:
+        if self._tracks or False in self._outputs:
             return False
         # What kernels pool is as good as what `sdpa` does, and about as fast; the reference is asked for its own.
-        return self._engine.pools_by_tiles or (isinstance(self._engine, Sdpa) and self._passes.compiles)
+        return self._passes.pools or (isinstance(self._engine, Sdpa) and self._passes.compiles)
 
     @property
     def _streams(self) -> bool:

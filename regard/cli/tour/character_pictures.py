@@ -1,4 +1,4 @@
-"""Weights as pictures made of characters: readable in 80 columns, in a pipe, and without colour."""
+"""The pictures of the tour: those of `plots/terminal.py`, and weights as columns within a line."""
 
 from __future__ import annotations
 

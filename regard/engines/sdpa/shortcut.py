@@ -18,7 +18,7 @@ from regard.engines.sdpa.fused_call import Call, Frame, fold, pool_fused
 from regard.grid import Grid
 from regard.masks import Causal, Mask
 from regard.scores import Dot, ScaledDot, Score
-from regard.tensors import is_finite
+from regard.tensors import are_finite, is_finite
 from regard.validation import DTYPES
 from regard.weights import Softmax, Weights
 
@@ -59,6 +59,8 @@ def pool_plainly(
     n_pairs = queries.numel() // dim * n_keys
     if not 0 < n_pairs <= (MOST_TRAINED_PAIRS if training else MOST_PAIRS):
         return None
+    if training or n_axes > 4:
+        grid = Grid(tuple(shape[:-2]), shape[-2], n_keys, queries.device)
     folded = queries, keys, values
     if n_axes == 3:
         folded = queries.unsqueeze(0), keys.unsqueeze(0), values.unsqueeze(0)
@@ -66,14 +68,17 @@ def pool_plainly(
         keys_4d = 1, 1, n_keys, dim
         folded = queries.view(1, 1, shape[0], dim), keys.view(keys_4d), values.view(keys_4d)
     elif n_axes > 4:
-        grid = Grid(tuple(shape[:-2]), shape[-2], n_keys, queries.device)
-        folded = fold(grid, queries, keys, values) or folded  # as for gradients, which fold once more
+        # The backward pass folds the inputs so once more, and takes the log normalizer of each row from where this call
+        # has left it: axes joined in another way gave wrong gradients.
+        joined = fold(grid, queries, keys, values)
+        assert joined is not None  # as nothing broadcasts
+        folded = joined
     if torch_internals.backend_of(*folded, is_causal=is_causal, scale=scale) == MATH:
         return None
-    if not is_finite(queries, keys, values):
+    if not are_finite(queries, keys, values):
         return None
     if training:
-        frame = Frame(Grid(tuple(shape[:-2]), shape[-2], n_keys, queries.device), scale, score, weights, mask)
+        frame = Frame(grid, scale, score, weights, mask)
         call = Call(*folded, None, None, is_causal, scale, dim)
         output = pool_fused(frame, call, queries, keys, values)
     else:

@@ -329,17 +329,21 @@ assert "Numba needs NumPy 2.2 or less" in examine()["kernels"]
     )
 
 
-def test_kernels_run_where_no_folder_can_be_written(child):
+NOWHERE = os.path.join(os.devnull, "nowhere")
+
+
+def test_attention_runs_by_kernels_where_the_users_folder_cannot_be_written(child):
     code = SMALL_CALL.format(n=300) + "with torch.no_grad(): assert difference(engine=Tiled(kernels=True)) < 1e-5"
-    nowhere = os.path.join(os.devnull, "nowhere")
-    # A folder of the user's that cannot be written: there are others.
-    child(code, NUMBA_CACHE_DIR=nowhere)
-    # And where there are none, every process compiles for itself: here a kernel that is quickly compiled.
+    child(code, NUMBA_CACHE_DIR=NOWHERE)
+
+
+def test_a_process_compiles_a_kernel_for_itself_where_no_folder_can_be_written(child):
+    # One that is quickly compiled: those of an attention take half a minute.
     code = f"""
 import pathlib, tempfile
 import numpy as np
 from regard.engines.cpu.runtime import background_compilation, kernel_cache
-kernel_cache._places, tempfile.tempdir = lambda: [pathlib.Path({nowhere!r})], {nowhere!r}
+kernel_cache._places, tempfile.tempdir = lambda: [pathlib.Path({NOWHERE!r})], {NOWHERE!r}
 from regard.engines.cpu.kernels.tile_loops import turn
 assert background_compilation.are_ready(frozenset([turn.name]))
 matrix, turned = np.arange(20, dtype=np.float32).reshape(4, 5), np.empty((3, 4), np.float32)
