@@ -171,7 +171,8 @@ class _Buffers:
     def leaves(self, tile: Tile) -> tuple[list[Tensor], Form]:
         """The tensors of a tile that need gradients, as leaves, and the tile's form around them."""
         start = self._starts[id(tile.problem)]
-        form = tile.form
+        # In the dtype of computation, so that what each tile adds is not rounded to half precision.
+        form = tile.form.to(tile.problem.compute_dtype)
         parts = [part.detach() for part in form.tensors()]
         leaves = []
         for place, part in enumerate(parts):

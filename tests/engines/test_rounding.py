@@ -103,3 +103,17 @@ def test_queries_that_broadcast_against_keys_have_the_same_weights_in_both_passe
     v = torch.ones(8, 7, 1, dtype=dtype, requires_grad=True)
     attend(q.requires_grad_(), k.requires_grad_(), v, score=Dot() * 0.5, engine=Tiled(kernels=False)).sum().backward()
     torch.testing.assert_close(v.grad.sum((-1, -2)), torch.full((8,), 100.0, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_what_tiles_add_to_a_gradient_is_not_rounded_to_half_precision(dtype):
+    # Of keys of one number, the shares of a proportional rule do not depend on the query: what tiles add cancels.
+    generator = torch.Generator().manual_seed(0)
+    queries = (torch.rand(100, 1, generator=generator) + 0.5).to(dtype).requires_grad_()
+    keys = (torch.rand(33, 1, generator=generator) + 0.5).to(dtype)
+    values = torch.randn(33, 2, generator=generator).to(dtype)
+    output = regard.attend(
+        queries, keys, values, score=regard.Dot(), weights=regard.Proportional(), engine=Tiled(64, kernels=False)
+    )
+    (gradient,) = torch.autograd.grad(output, queries, torch.ones_like(output))
+    assert float(gradient.abs().max()) < 1e-5
