@@ -64,7 +64,8 @@ def expect(case: Case) -> Expected:
 
     exact, weights, scored = _differentiate(case, inputs, gradient)
     # Half precision is computed with in float32, but for projections.
-    compute = torch.promote_types(case.dtype, torch.float32)
+    # A user's function sees them as they are.
+    compute = case.dtype if "custom" in case.score.kinds() else torch.promote_types(case.dtype, torch.float32)
     own = compute if _is_unprojected(case) else case.dtype
     plain_inputs = {name: each.to(own) for name, each in inputs.items()}
     plain, _, _ = _differentiate(case, plain_inputs, gradient.to(own))

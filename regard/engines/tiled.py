@@ -111,8 +111,9 @@ class Tiled(Engine):
         with torch.autocast(problem.grid.device.type, enabled=False):
             with torch.no_grad(), capturing() as captured:
                 pooled = pool_stream(stream)
-            if stream.compiled is None and problem.needs_gradient and rounds_apart(problem, pooled.statistics):
-                # torch may round the products of a backward pass otherwise; kernels take the same tiles in both.
+            twice = problem.needs_gradient or not isinstance(stream.rule, OnePass)
+            if stream.compiled is None and twice and rounds_apart(problem, pooled.statistics):
+                # torch may round the products of another pass otherwise; kernels take the same tiles in all.
                 return pool_by_strips(problem)
             return attach(stream, pooled, tuple(captured.values())).to(problem.dtype)
 

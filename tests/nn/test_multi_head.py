@@ -246,8 +246,8 @@ def test_entmax_alpha_is_learned_with_the_layer():
         (lambda: nn.MultiHeadAttention(0, 1), ValueError, "must be positive"),
         (lambda: nn.MultiHeadAttention(12, 4, num_kv_heads=3), OptionError, "multiple of `num_kv_heads`"),
         (lambda: nn.MultiHeadAttention(12, 4, dropout=-1), OptionError, "dropout"),
-        (lambda: nn.MultiHeadAttention(12, 4, score="dot"), TypeError, "must be a Score"),
-        (lambda: nn.MultiHeadAttention(12, 4, weights=ScaledDot()), TypeError, "must be a Weights"),
+        (lambda: nn.MultiHeadAttention(12, 4, score="dot"), OptionError, "`score` must be a"),
+        (lambda: nn.MultiHeadAttention(12, 4, weights=ScaledDot()), OptionError, "`weights` must be a"),
     ],
 )
 def test_a_layer_that_cannot_be_made(make, error, text):
