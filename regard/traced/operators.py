@@ -26,7 +26,7 @@ from regard.scores.distance import folded_where_safe
 from regard.tensors import is_finite
 from regard.traced.description import Description, Rebuilt, rebuild
 from regard.traced.nonfinite_vectors import vectors_of, without_broken
-from regard.weights import Statistics, Weights
+from regard.weights import OnePass, Statistics, Weights
 
 _SCORE = Score()  # stands where a problem names its score: projections are done
 
@@ -67,7 +67,8 @@ def attend_operator(
             return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))
         stream = Stream((problem,), engine.tile_elements, engine.kernels)
         pooled, by_kernels = pool_stream(stream), stream.compiled is not None
-        if said.training and not by_kernels and rounds_apart(problem, pooled.statistics):
+        twice = said.training or not isinstance(stream.rule, OnePass)  # another pass may round scores otherwise
+        if twice and not by_kernels and rounds_apart(problem, pooled.statistics):
             # As in `Tiled.run`: the backward pass, which runs the engine again, goes by strips, too.
             output = pool_by_strips(problem).to(problem.compute_dtype)
             return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))
