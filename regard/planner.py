@@ -65,8 +65,7 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
             f"Engine {chosen.name!r} cannot compute this problem: {'; '.join(chosen.refusals(problem))}. "
             f"Leave `engine` out, or ask plan(...) which engines can."
         )
-    if problem.queries.is_meta or is_transforming() or is_forward_mode():
-        # Shapes follow from the definition, and there are no numbers to decide by; and it differentiates any way.
+    if _goes_by_the_definition(problem):
         return ENGINES["reference"]
     signature = _signature(problem)
     if signature is None:
@@ -81,6 +80,11 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
             before.clear()
         before[signature] = chosen
     return chosen
+
+
+def _goes_by_the_definition(problem: AttentionProblem) -> bool:
+    """Whether there are no numbers to decide by, or derivatives are wanted that only the definition has."""
+    return problem.queries.is_meta or is_transforming() or is_forward_mode()
 
 
 def _signature(problem: AttentionProblem) -> Hashable | None:
@@ -120,7 +124,7 @@ def _first(problem: AttentionProblem, work: Work) -> Engine:
 
 def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Plan:
     """The plan for a problem: what `choose` takes, with everything it knows about the others."""
-    if engine is None and not problem.queries.is_meta:
+    if engine is None and not _goes_by_the_definition(problem):
         chosen, work, plain = _quickest(problem)
     else:
         chosen, work = choose(problem, engine), work_of(problem)

@@ -58,3 +58,10 @@ def test_where_no_weight_is_above_0_the_legend_does_not_say_how_large_the_larges
     _, line, legend = repr(weigh(torch.ones(1, 1), keys, keys, score=Dot(), weights=Raw())).splitlines()
     assert not line.strip()
     assert legend.strip() == f"rows are queries, columns are keys{said}"
+
+
+def test_weights_that_float32_cannot_hold_are_drawn():
+    x = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    text = repr(weigh(x * 1e200, x * 1e100, x, weights=Raw()))
+    assert "?" not in text
+    assert "e+3" in text

@@ -34,7 +34,7 @@ def draw(view: WeightsView, height: int = 8, width: int = 40) -> list[str]:
         return [f"(more than {MOST_PAIRS:,} weights: draw them with .map(height, width))"]
     height = n_queries if n_queries <= WHOLE else height
     with torch.no_grad():
-        picture = view.map(height, width, pool="max")[(0,) * len(batch)].float()
+        picture = view.map(height, width, pool="max")[(0,) * len(batch)].cpu().double()
     table = picture.tolist()
     largest = largest_of(weight for row in table for weight in row)
     lines = ["".join(_sign(weight, largest) for weight in row) for row in table]

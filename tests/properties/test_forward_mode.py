@@ -7,7 +7,7 @@ import torch
 from torch.autograd import forward_ad
 
 import regard
-from regard import attend, weigh
+from regard import attend, plan, weigh
 
 RULES = {
     "softmax": regard.Softmax(),
@@ -36,3 +36,10 @@ def test_a_tangent_is_the_slope_of_the_output(rule, shape):
 def test_a_view_is_read_inside_vmap():
     x = torch.randn(3, 5, 8)
     assert torch.allclose(torch.vmap(lambda each: weigh(each, each, each).dense())(x), weigh(x, x, x).dense())
+
+
+def test_the_plan_says_that_tangents_go_by_the_definition():
+    x = torch.randn(5, 8)
+    with forward_ad.dual_level():
+        assert plan(x, x, x).engine == "reference"
+    assert plan(x, x, x).engine == "sdpa"
