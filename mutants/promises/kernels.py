@@ -189,4 +189,11 @@ KERNELS = (
         "if True:",
         ("tests/engines/cpu/test_background_compilation.py",),
     ),
+    Mutant(
+        "kernels that two processes compiled call their own functions",
+        "regard/engines/cpu/runtime/jit.py",
+        "    if function.__closure__:\n",
+        "    if function.__closure__ and not function:\n",
+        ("tests/engines/cpu/test_symbols.py -k no_two",),
+    ),
 )

@@ -16,7 +16,7 @@ from regard.engines.cpu.runtime import background_compilation
 @pytest.fixture
 def two_missing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Two kernels that are not compiled until someone compiles them; returns in how many processes that was."""
-    missing, asked = ["tile_loops.turn", "tile_loops.pool_span"], []
+    missing, asked = ["tile_gradients.turn", "tile_loops.pool_span"], []
 
     def compile_all(processes: int) -> list[str]:
         asked.append(processes)
@@ -57,8 +57,8 @@ def test_doctor_says_how_many_kernels_are_compiled(two_missing: list[int]) -> No
 
 def test_processes_compile_what_is_not_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        background_compilation, "missing_kernels", lambda: ["channel_loops.pack_queries", "tile_loops.turn"]
+        background_compilation, "missing_kernels", lambda: ["channel_loops.pack_queries", "tile_gradients.turn"]
     )
-    assert sorted(background_compilation.compile_all(2)) == ["channel_loops.pack_queries", "tile_loops.turn"]
+    assert sorted(background_compilation.compile_all(2)) == ["channel_loops.pack_queries", "tile_gradients.turn"]
     monkeypatch.setattr(background_compilation, "missing_kernels", list)
     assert not list(background_compilation.compile_all(2))

@@ -61,8 +61,8 @@ def _needed(
     if training:
         names |= {"list_loops.differentiate_listed"} if lists or threshold else set()
         names |= {"tile_loops.list_span"} if threshold and not choice else set()
-        names |= set() if choice else {"tile_loops.differentiate_span", "tile_loops.turn"}
-        names |= {"tile_loops.differentiate_entries"} if groups else set()
+        names |= set() if choice else {"tile_gradients.differentiate_span", "tile_gradients.turn"}
+        names |= {"tile_gradients.differentiate_entries"} if groups else set()
     if reads:
         names |= {"row_readings.weigh_rows", "tile_readings.read_tile", "row_readings.sum_tile"}
         names |= {"list_loops.score_listed", "row_readings.spread_lists"} if lists else set()
@@ -74,10 +74,10 @@ def _channel_kernels(function: str | None, training: bool) -> set[str]:
     """Those of a score that sums over channels; tanh has three ways, chosen by the spread of the keys."""
     if function is None:
         return set()
-    names = {"channel_loops.pack_keys", "channel_loops.pack_queries", f"channel._{function}_scores"}
-    names |= {f"channel._{function}_gradients"} if training else set()
+    names = {"channel_loops.pack_keys", "channel_loops.pack_queries", f"channel.{function}_scores"}
+    names |= {f"channel.{function}_gradients"} if training else set()
     if function == "tanh":
         names |= {"channel_tanh.take_in", "channel_tanh.pack_tanh_keys", "channel_tanh.pack_tanh_queries"}
-        names |= {"channel._single_scores", "channel._shared_scores"}
-        names |= {"channel._factored_gradients"} if training else set()
+        names |= {"channel.single_scores", "channel.shared_scores"}
+        names |= {"channel.factored_gradients"} if training else set()
     return names

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -218,10 +219,10 @@ REQUEST = background_compilation.request
 
 def test_one_process_is_started_however_often_it_is_asked(started):
     for _ in range(3):
-        assert not REQUEST(["tile_loops.turn"])
+        assert not REQUEST(["tile_gradients.turn"])
     (command, options) = started[1]
     assert len(started) == 2
-    assert command[-1] == "tile_loops.turn"
+    assert command[-1] == "tile_gradients.turn"
     assert json.loads(command[3]) == sys.path
     assert options["start_new_session"]
     assert {options[name] for name in ("stdin", "stdout", "stderr")} == {subprocess.DEVNULL}
@@ -230,30 +231,30 @@ def test_one_process_is_started_however_often_it_is_asked(started):
 def test_no_process_is_started_while_another_compiles(started):
     with background_compilation.only_one() as alone:
         assert alone
-        assert not REQUEST(["tile_loops.turn"])
-        assert "being compiled" in background_compilation.why_not_ready(["tile_loops.turn"])
+        assert not REQUEST(["tile_gradients.turn"])
+        assert "being compiled" in background_compilation.why_not_ready(["tile_gradients.turn"])
     assert len(started) == 1
-    assert not REQUEST(["tile_loops.turn"])
+    assert not REQUEST(["tile_gradients.turn"])
     assert len(started) == 2
 
 
 def test_a_process_that_ends_too_early_is_started_once_more_and_then_given_up(started):
     started[0].set()
     for _ in range(4):
-        REQUEST(["tile_loops.turn"])
+        REQUEST(["tile_gradients.turn"])
         while background_compilation._state.runs:
             time.sleep(0.001)
     assert len(started) == 1 + background_compilation.MOST_STARTS
-    assert "could not be compiled" in background_compilation.why_not_ready(["tile_loops.turn"])
+    assert "could not be compiled" in background_compilation.why_not_ready(["tile_gradients.turn"])
 
 
 def test_a_terminal_is_told_once_and_nobody_else(started, monkeypatch, capsys):
-    REQUEST(["tile_loops.turn"])
+    REQUEST(["tile_gradients.turn"])
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(background_compilation, "_state", background_compilation._State())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    REQUEST(["tile_loops.turn"])
-    REQUEST(["tile_loops.turn"])
+    REQUEST(["tile_gradients.turn"])
+    REQUEST(["tile_gradients.turn"])
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "compiles its kernels in the background" in said
@@ -264,8 +265,8 @@ def test_where_nothing_can_be_kept_kernels_are_compiled_at_once(monkeypatch):
     made = []
     monkeypatch.setattr(background_compilation, "_state", background_compilation._State())
     monkeypatch.setattr(kernel_cache, "writable", lambda: None)
-    monkeypatch.setattr(jit.KERNELS["tile_loops.turn"], "prepare", lambda: made.append(1))
-    assert REQUEST(["tile_loops.turn"])
+    monkeypatch.setattr(jit.KERNELS["tile_gradients.turn"], "prepare", lambda: made.append(1))
+    assert REQUEST(["tile_gradients.turn"])
     assert made
 
 
@@ -275,7 +276,7 @@ def test_a_process_of_its_own_compiles_what_was_asked_first_and_leaves_nothing_b
 import os, time
 from regard.engines.cpu.runtime import kernel_cache
 from regard.engines.cpu.runtime import background_compilation
-asked = ["channel_loops.pack_queries", "tile_loops.turn"]
+asked = ["channel_loops.pack_queries", "tile_gradients.turn"]
 assert not background_compilation.request(asked)
 folder = kernel_cache.writable()
 deadline = time.monotonic() + 300
@@ -347,7 +348,9 @@ def test_what_takes_a_step_or_rule_away_shows(monkeypatch):
 def test_sources_of_kernel_cache_lie_in_one_folder_and_are_compiled_ahead():
     """A kernel elsewhere would be kept when its source changes, and `regard warm-up` would not know it."""
     package = Path(regard.__file__).parent
-    sources = [path for path in package.rglob("*.py") if "\n@kernel" in path.read_text()]
+    sources = [
+        path for path in package.rglob("*.py") if re.search(r"^@kernel|jit import .*\bkernel\b", path.read_text(), re.M)
+    ]
     assert {path.parent for path in sources} == {package / "engines" / "cpu" / "kernels"}
     assert {path.stem for path in sources} == {name.partition(".")[0] for name in background_compilation.kernels()}
 

@@ -32,7 +32,7 @@ from regard import (
     weigh,
 )
 from regard.engines.cpu import kernels
-from regard.engines.cpu.kernels import list_loops, tile_loops
+from regard.engines.cpu.kernels import list_loops, tile_gradients, tile_loops
 from regard.engines.cpu.passes import choosing
 from regard.engines.cpu.runtime import jit, kernel_cache, thread_pool
 from regard.engines.cpu.traversal import by_support
@@ -169,8 +169,8 @@ def fail_the_second_time(kernel, error):
     ("module", "kernel", "kind"),
     [
         (tile_loops, "pool_span", "dot"),
-        (tile_loops, "differentiate_span", "dot"),
-        (tile_loops, "differentiate_span", "additive"),
+        (tile_gradients, "differentiate_span", "dot"),
+        (tile_gradients, "differentiate_span", "additive"),
         (list_loops, "pool_listed", "selected"),
         (list_loops, "differentiate_listed", "top"),
         (by_support, "weigh_candidates", "entmax"),
@@ -344,7 +344,7 @@ import pathlib, tempfile
 import numpy as np
 from regard.engines.cpu.runtime import background_compilation, kernel_cache
 kernel_cache._places, tempfile.tempdir = lambda: [pathlib.Path({NOWHERE!r})], {NOWHERE!r}
-from regard.engines.cpu.kernels.tile_loops import turn
+from regard.engines.cpu.kernels.tile_gradients import turn
 assert background_compilation.are_ready(frozenset([turn.name]))
 matrix, turned = np.arange(20, dtype=np.float32).reshape(4, 5), np.empty((3, 4), np.float32)
 turn(matrix, 2, turned)

@@ -132,90 +132,51 @@ def prepare_queries(left: Array, smallest: Array, weight: Array, branch: int) ->
     return packed
 
 
-_write_shared, _write_single = scores_of(shared_rows), scores_of(single_rows)
-_add_factored = gradients_of(factored_slopes)
-_write_tanh, _add_tanh = scores_of(rows_of(tanh_value)), gradients_of(slopes_of(tanh_value, tanh_slope, 1.0))
-_write_absolute, _add_absolute = scores_of(rows_of(absolute)), gradients_of(slopes_of(absolute, absolute_slope, -1.0))
-_write_square, _add_square = scores_of(rows_of(square)), gradients_of(slopes_of(square, square_slope, -1.0))
-_write_differ, _add_differ = scores_of(rows_of(differ)), gradients_of(slopes_of(differ, differ_slope, -1.0))
-
-
 # A kernel for each branch, so that no one waits for the compiler longer than one score needs.
 
 
-@kernel(**CHANNELS)
-def _shared_scores(queries, keys, weight, scale, scores):
-    top = largest_weight(weight)
-    _write_shared(queries, keys, grouped(weight, 1.0 / top), np.float32(scale * top), scores)
+def _scores_kernel(name: str, add_rows: Callable[..., None], bounded: bool = False) -> Callable[..., None]:
+    """A kernel that writes the scores of a tile, with weights divided by the largest where `bounded`."""
+    write = scores_of(add_rows)
+
+    def write_scores(queries, keys, weight, scale, scores):
+        top = largest_weight(weight) if bounded else 1.0
+        write(queries, keys, grouped(weight, 1.0 / top), np.float32(scale * top), scores)
+
+    write_scores.__name__ = f"{name}_scores"
+    made: Callable[..., None] = kernel(write_scores, **CHANNELS)
+    return made
 
 
-@kernel(**CHANNELS)
-def _single_scores(queries, keys, weight, scale, scores):
-    top = largest_weight(weight)
-    _write_single(queries, keys, grouped(weight, 1.0 / top), np.float32(scale * top), scores)
+def _gradients_kernel(name: str, add_slopes: Callable[..., None]) -> Callable[..., None]:
+    """A kernel that adds the gradients of a tile."""
+    add = gradients_of(add_slopes)
 
+    def add_gradients(queries, keys, weight, scale, d_scores, d_left, d_right, d_weight):
+        add(queries, keys, grouped(weight, scale), scale, d_scores, d_left, d_right, d_weight)
 
-@kernel(**CHANNELS)
-def _tanh_scores(queries, keys, weight, scale, scores):
-    _write_tanh(queries, keys, grouped(weight, 1.0), np.float32(scale), scores)
-
-
-@kernel(**CHANNELS)
-def _absolute_scores(queries, keys, weight, scale, scores):
-    _write_absolute(queries, keys, grouped(weight, 1.0), np.float32(scale), scores)
-
-
-@kernel(**CHANNELS)
-def _square_scores(queries, keys, weight, scale, scores):
-    _write_square(queries, keys, grouped(weight, 1.0), np.float32(scale), scores)
-
-
-@kernel(**CHANNELS)
-def _differ_scores(queries, keys, weight, scale, scores):
-    _write_differ(queries, keys, grouped(weight, 1.0), np.float32(scale), scores)
-
-
-@kernel(**CHANNELS)
-def _factored_gradients(queries, keys, weight, scale, d_scores, d_left, d_right, d_weight):
-    _add_factored(queries, keys, grouped(weight, scale), scale, d_scores, d_left, d_right, d_weight)
-
-
-@kernel(**CHANNELS)
-def _tanh_gradients(queries, keys, weight, scale, d_scores, d_left, d_right, d_weight):
-    _add_tanh(queries, keys, grouped(weight, scale), scale, d_scores, d_left, d_right, d_weight)
-
-
-@kernel(**CHANNELS)
-def _absolute_gradients(queries, keys, weight, scale, d_scores, d_left, d_right, d_weight):
-    _add_absolute(queries, keys, grouped(weight, scale), scale, d_scores, d_left, d_right, d_weight)
-
-
-@kernel(**CHANNELS)
-def _square_gradients(queries, keys, weight, scale, d_scores, d_left, d_right, d_weight):
-    _add_square(queries, keys, grouped(weight, scale), scale, d_scores, d_left, d_right, d_weight)
-
-
-@kernel(**CHANNELS)
-def _differ_gradients(queries, keys, weight, scale, d_scores, d_left, d_right, d_weight):
-    _add_differ(queries, keys, grouped(weight, scale), scale, d_scores, d_left, d_right, d_weight)
+    add_gradients.__name__ = f"{name}_gradients"
+    made: Callable[..., None] = kernel(add_gradients, **CHANNELS)
+    return made
 
 
 # In the order of the branches.
-_SCORES: tuple[Callable[..., None], ...] = (
-    _tanh_scores,
-    _absolute_scores,
-    _square_scores,
-    _differ_scores,
-    _single_scores,
-    _shared_scores,
+_SCORES = (
+    _scores_kernel("tanh", rows_of(tanh_value)),
+    _scores_kernel("absolute", rows_of(absolute)),
+    _scores_kernel("square", rows_of(square)),
+    _scores_kernel("differ", rows_of(differ)),
+    _scores_kernel("single", single_rows, bounded=True),
+    _scores_kernel("shared", shared_rows, bounded=True),
 )
-_GRADIENTS: tuple[Callable[..., None], ...] = (
-    _tanh_gradients,
-    _absolute_gradients,
-    _square_gradients,
-    _differ_gradients,
-    _factored_gradients,
-    _factored_gradients,
+_FACTORED_GRADIENTS = _gradients_kernel("factored", factored_slopes)
+_GRADIENTS = (
+    _gradients_kernel("tanh", slopes_of(tanh_value, tanh_slope, 1.0)),
+    _gradients_kernel("absolute", slopes_of(absolute, absolute_slope, -1.0)),
+    _gradients_kernel("square", slopes_of(square, square_slope, -1.0)),
+    _gradients_kernel("differ", slopes_of(differ, differ_slope, -1.0)),
+    _FACTORED_GRADIENTS,
+    _FACTORED_GRADIENTS,
 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.engines.cpu.kernels.tile_loops import turn
+from regard.engines.cpu.kernels.tile_gradients import turn
 from regard.engines.cpu.passes.batched_calls import differentiate_group, groups_of
 from regard.engines.cpu.program import Entry, Program, pick
 from regard.engines.cpu.runtime import thread_pool

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.engines.cpu.kernels import tile_loops
+from regard.engines.cpu.kernels import tile_gradients, tile_loops
 from regard.engines.cpu.kernels.records import Gradients, Products, RowSums, Steps
 from regard.engines.cpu.program import Entry, Program
 from regard.engines.cpu.runtime import thread_pool
@@ -109,7 +109,7 @@ def differentiate_group(
     height, width = min(way.height, n_queries), way.width(range(n_queries))
     places = slice(group[0].place, group[0].place + len(group))
     to_steps = np.zeros((0, n_queries), _F), np.zeros((0, n_keys), _F), np.zeros(0), np.zeros(0)
-    tile_loops.differentiate_entries(
+    tile_gradients.differentiate_entries(
         *matrices.products,
         _F(program.scale),
         *matrices.values,

@@ -74,7 +74,7 @@ class Kernel:
     def __init__(self, function: Function, signature: tuple[Any, ...]) -> None:
         self.name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
         self.signature = signature
-        self.dispatcher = numba.njit(nogil=True, error_model="numpy", fastmath=_FAST)(function)
+        self.dispatcher = _compiled(function, _FAST)
         self._ready = False
         self._stored: bytes | None = None  # machine code from disk, not yet taken in
         self.__doc__ = function.__doc__
@@ -131,12 +131,27 @@ os.register_at_fork(after_in_child=_forget)
 
 def helper(function: Function) -> Function:
     """A compiled function that kernels call, on whole rows or single numbers."""
-    return numba.njit(nogil=True, error_model="numpy", fastmath=_FAST)(function)  # type: ignore[no-any-return]
+    compiled: Function = _compiled(function, _FAST)
+    return compiled
 
 
 def exact_helper(function: Function) -> Function:
     """A helper whose sums must be done in the order in which they are written."""
-    return numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})(function)  # type: ignore[no-any-return]
+    compiled: Function = _compiled(function, {"contract"})
+    return compiled
+
+
+def _compiled(function: Function, fast: set[str]) -> Any:
+    """What Numba makes of a function, under a name that no other has.
+
+    Symbols are called after functions, and where machine code from two processes meets, one of two with the same name
+    serves both kernels. So the name of a function that another one made says what it was made of.
+    """
+    if function.__closure__:
+        parts = (cell.cell_contents for cell in function.__closure__)
+        made_of = (getattr(each, "py_func", each) for each in parts)
+        function.__qualname__ += f"({', '.join(getattr(each, '__qualname__', repr(each)) for each in made_of)})"
+    return numba.njit(nogil=True, error_model="numpy", fastmath=fast)(function)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from regard.engines.cpu.kernels import tile_loops
+from regard.engines.cpu.kernels import tile_gradients, tile_loops
 from regard.engines.cpu.kernels.records import Gradients, RowSums, Seen
 from regard.engines.cpu.program import Entry, Program, pick
 from regard.engines.cpu.runtime import thread_pool
@@ -217,7 +217,7 @@ class Tiles:
             thread_pool.check_stopped()
             tile = products.tile(span.columns, self.height, width)
             second = thread_pool.scratch("second", *tile.shape)
-            tile_loops.differentiate_span(
+            tile_gradients.differentiate_span(
                 *products.record,
                 np.float32(program.scale),
                 *place(entry.values),
