@@ -138,6 +138,11 @@ REFUSED = {
     "dropout": (three(), {"dropout": 0.5}, "dropout: the kernels draw another pattern"),
     "window": (three(), {"mask": Window(1, 1, align="start")}, r"mask Window\(.*\) would have to be built as n × m"),
     "causal-at-the-end": (three(), {"mask": Causal(align="end")}, r"mask Causal\(align='end'\) would have to be built"),
+    "negative-scale": (
+        three(),
+        {"score": regard.ScaledDot(-1.0), "mask": Causal(align="start")},
+        "need a positive scale, not -1",
+    ),
     "empty": (three(key=(B, H, 0, D), value=(B, H, 0, D)), {}, "an empty problem"),
     "no-dims": (three((N, 0), (M, 0), (M, 2)), {}, "an empty problem"),
     "float16": (three(dtype=torch.float16), {"score": regard.Gaussian(9.0)}, "Gaussian is not a dot product"),
@@ -154,6 +159,18 @@ def test_a_refusal_gives_its_reason(name):
         attend(*tensors, engine="sdpa", **options)
     assert "sdpa" in plan(*tensors, **options).refusals
     assert plan(*tensors, **options).engine != "sdpa"
+
+
+@pytest.mark.parametrize("scale", [-1.0, 0.0, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("n", [8, 64])
+def test_a_scale_below_zero_loses_no_causal_mask(scale, dtype, n):
+    """PyTorch multiplies −inf by the scale: half precision gave zeros, float32 NaN."""
+    q, k, v = three((n, 8), (64, 8), (64, 8), dtype=dtype)
+    for align in ("start", "end"):
+        options = {"score": regard.ScaledDot(scale), "mask": Causal(align=align)}
+        exact = attend(q.double(), k.double(), v.double(), engine="reference", **options)
+        torch.testing.assert_close(attend(q, k, v, **options).double(), exact, rtol=0, atol=8 * torch.finfo(dtype).eps)
 
 
 def test_several_reasons_are_all_given():

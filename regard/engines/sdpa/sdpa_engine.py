@@ -100,6 +100,8 @@ def _unfit(problem: AttentionProblem) -> Iterator[str]:
         yield f"scores are computed in {form.left.dtype} and values are {values.dtype}"
     elif (call := _prepare(problem)) is None:
         yield "batch axes broadcast in a way that the kernels would copy"
+    elif call.is_causal and not call.scale > 0:
+        yield f"PyTorch's causal kernels need a positive scale, not {call.scale:g}: they hide keys before they scale"
     elif call.backend() == SDPBackend.MATH:
         yield f"PyTorch has no fused kernel for this on {grid.device.type} and would build n × m"
     else:

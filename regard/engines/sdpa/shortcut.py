@@ -53,7 +53,7 @@ def pool_plainly(
     dim, n_keys = key_shape[-1], key_shape[-2]
     is_causal = type(mask) is Causal and mask.align is None and shape[-2] == n_keys
     scale = _scale(score, weights, dim)
-    if scale is None or not (is_causal or mask is None):
+    if scale is None or not ((is_causal and scale > 0) or mask is None):  # see `sdpa` for a scale below 0
         return None
     training = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad or values.requires_grad)
     n_pairs = queries.numel() // dim * n_keys
