@@ -86,6 +86,10 @@ def expect(case: Case) -> Expected:
     for name, wanted in exact.items():
         largest = float(wanted.abs().max()) if wanted.numel() else 0.0
         finite = bool(plain[name].isfinite().all() & plain["output"].isfinite().all())
+        if name in _bandwidths_of(case.score):
+            # The gradient of 1/2h² comes first, a sum over squared distances.
+            before = rounding[name] / _epsilon_of_sums(case) * float(inputs[name].abs().max()) ** 3
+            finite = finite and before < torch.finfo(compute).max
         if not finite or leaves or largest > 1e-3 * torch.finfo(case.dtype).max:
             allowed[name] = float("inf")  # the formula itself leaves the numbers that the dtype has, or nearly
             continue
@@ -105,7 +109,8 @@ def expect(case: Case) -> Expected:
         # The threshold, a number of about 1, is rounded: each weight is off by that times its slope.
         slope = torch.where(weights == 0, 0, weights.clamp(min=1e-300).pow(2 - alpha)) / (alpha - 1)
         pooled = slope @ torch.where(case.values.isfinite(), case.values, 0).double().abs()
-        allowed["output"] += 4 * torch.finfo(torch.float64).eps * (float(pooled.max()) if pooled.numel() else 0.0)
+        for name, off in (("output", pooled), ("values", slope.mT @ gradient.abs())):
+            allowed[name] += 4 * torch.finfo(torch.float64).eps * (float(off.max()) if off.numel() else 0.0)
     if max(orders(case), default=0.0) > 2:  # a small weight of entmax has no bounded slope there
         allowed = {name: off if name == "output" else 10 * off for name, off in allowed.items()}
     if any(off > torch.finfo(case.dtype).max for off in allowed.values()):
@@ -150,6 +155,12 @@ def alphas_of(rule: Part) -> list[str]:
     """The learned alphas of a rule: the bisection has no derivative in them."""
     own = [rule.options["alpha"]] if isinstance(rule.options.get("alpha"), str) else []
     return own + [name for each in rule.inside for name in alphas_of(each)]
+
+
+def _bandwidths_of(score: Part) -> list[str]:
+    """The learned bandwidths of a score."""
+    own = [score.options["bandwidth"]] if isinstance(score.options.get("bandwidth"), str) else []
+    return own + [name for each in score.inside for name in _bandwidths_of(each)]
 
 
 def _by_differences(case: Case, inputs: dict[str, Tensor], gradient: Tensor, name: str, noise: Tensor | None) -> Tensor:
@@ -197,6 +208,11 @@ def _who_sees_what(case: Case) -> tuple[Tensor, Tensor]:
 
 def _epsilon(case: Case) -> float:
     return torch.finfo(torch.promote_types(case.dtype, torch.float32) if _is_unprojected(case) else case.dtype).eps
+
+
+def _epsilon_of_sums(case: Case) -> float:
+    """The epsilon of the dtype in which gradients of scores are summed."""
+    return torch.finfo(torch.promote_types(case.dtype, torch.float32)).eps
 
 
 def _is_unprojected(case: Case) -> bool:
@@ -248,7 +264,8 @@ def _close(case: Case, scored: Scored, share: float, k: int, at_least: float = 0
         return torch.zeros(*scored.scores.shape[:-1], 1, dtype=torch.bool)
     least = torch.where(scored.blocked, -torch.inf, scored.scores)
     ordered, order = least.sort(dim=-1, descending=True, stable=True)
-    slack = share * scored.size.gather(-1, order)
+    tiny = torch.finfo(torch.promote_types(case.dtype, torch.float32)).tiny  # below, digits are lost
+    slack = share * scored.size.gather(-1, order) + tiny
     last, following = ordered[..., k - 1 : k], ordered[..., k : k + 1]
     doubt = slack[..., k - 1 : k] + slack[..., k : k + 1]
     close = (last - following <= doubt) & (following > -torch.inf)
@@ -278,12 +295,12 @@ def _rounding(
     rule = case.rule.inside[0] if case.rule.kind == "top-k" else case.rule
     temperature = rule.options.get("temperature", 1.0)
     scores = scored.scores / (leaves[temperature] if isinstance(temperature, str) else temperature)
-    slope = _slope(rule, weights, scored)
+    slope = _slope(rule, weights, scored, max(orders(case), default=0.0))
     size = gradient.abs() @ leaves["values"].detach().abs().mT
     size = slope * (size + (weights.abs() * size).sum(-1, keepdim=True))
     if not scores.requires_grad:
         return {name: 1e-7 * float(size.sum() + gradient.abs().sum()) for name in alphas_of(rule)}
-    epsilon = torch.finfo(torch.float64 if case.dtype == torch.float64 else torch.float32).eps
+    epsilon = _epsilon_of_sums(case)
     names = [name for name in leaves if name != "values"]
     sources = [leaves[name] for name in names]
     results = dict.fromkeys(names, 0.0)
@@ -325,8 +342,8 @@ def _rounding(
     return results
 
 
-def _slope(rule: Part, weights: Tensor, scored: Scored) -> Tensor:
-    """How much a weight moves with its own score."""
+def _slope(rule: Part, weights: Tensor, scored: Scored, alpha: float) -> Tensor:
+    """How much a weight moves with its own score, under entmax of an alpha at most."""
     match rule.kind:
         case "one-hot" | "uniform":
             return torch.zeros_like(weights)
@@ -335,7 +352,9 @@ def _slope(rule: Part, weights: Tensor, scored: Scored) -> Tensor:
         case "proportional":
             total = torch.where(scored.blocked, 0, scored.scores.detach()).sum(-1, keepdim=True)
             return torch.where(total == 0, 0, 1 / torch.where(total == 0, 1, total)).expand(weights.shape)
-    return weights.clamp(max=1) if rule.kind != "entmax" else (weights != 0).to(weights.dtype)
+        case "entmax":  # near 0 it moves without bound, if alpha is above 2
+            return torch.where(weights == 0, 0, weights.clamp(1e-30, 1).pow(min(2 - alpha, 0.0)))
+    return weights.clamp(max=1)
 
 
 def _distance(one: Tensor, other: Tensor) -> float:

@@ -111,11 +111,17 @@ class Tiled(Engine):
         with torch.autocast(problem.grid.device.type, enabled=False):
             with torch.no_grad(), capturing() as captured:
                 pooled = pool_stream(stream)
-            twice = problem.needs_gradient or not isinstance(stream.rule, OnePass)
-            if stream.compiled is None and twice and rounds_apart(problem, pooled.statistics):
-                # torch may round the products of another pass otherwise; kernels take the same tiles in all.
+            if computes_again(stream, problem.needs_gradient) and rounds_apart(problem, pooled.statistics):
                 return pool_by_strips(problem)
             return attach(stream, pooled, tuple(captured.values())).to(problem.dtype)
+
+
+def computes_again(stream: Stream, training: bool) -> bool:
+    """Whether scores are computed by several passes that may round them apart."""
+    if stream.compiled is None:  # torch may round the products of any other pass otherwise
+        return training or not isinstance(stream.rule, OnePass)
+    # Kernels take the same tiles in every pass, but for the keys that a rule has chosen: those they take from lists.
+    return training and not isinstance(stream.rule, OnePass)
 
 
 def _projected_bytes(problem: AttentionProblem) -> int:

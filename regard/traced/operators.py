@@ -17,7 +17,7 @@ from regard.engines.gradients import Run, gradients_over_tiles
 from regard.engines.rounding import rounds_apart
 from regard.engines.strips import pool_by_strips
 from regard.engines.tile_stream import Stream
-from regard.engines.tiled import pool_stream
+from regard.engines.tiled import computes_again, pool_stream
 from regard.errors import EngineRefusal
 from regard.planner import choose
 from regard.problem import AttentionProblem
@@ -26,7 +26,7 @@ from regard.scores.distance import folded_where_safe
 from regard.tensors import is_finite
 from regard.traced.description import Description, Rebuilt, rebuild
 from regard.traced.nonfinite_vectors import vectors_of, without_broken
-from regard.weights import OnePass, Statistics, Weights
+from regard.weights import Statistics, Weights
 
 _SCORE = Score()  # stands where a problem names its score: projections are done
 
@@ -67,8 +67,7 @@ def attend_operator(
             return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))
         stream = Stream((problem,), engine.tile_elements, engine.kernels)
         pooled, by_kernels = pool_stream(stream), stream.compiled is not None
-        twice = said.training or not isinstance(stream.rule, OnePass)  # another pass may round scores otherwise
-        if twice and not by_kernels and rounds_apart(problem, pooled.statistics):
+        if computes_again(stream, said.training) and rounds_apart(problem, pooled.statistics):
             # As in `Tiled.run`: the backward pass, which runs the engine again, goes by strips, too.
             output = pool_by_strips(problem).to(problem.compute_dtype)
             return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))

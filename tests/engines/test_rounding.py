@@ -7,8 +7,9 @@ import torch
 
 import regard
 from regard import Causal, Dot, attend
-from regard.engines import Tiled
+from regard.engines import Tiled, tiled
 from regard.engines.rounding import LIMIT, Rounding
+from regard.engines.strips import pool_by_strips
 from regard.problem import make_problem
 
 SIZES = [(3, 4, 64), (4, 2, 16), (20, 3, 64), (1, 9, 5), (28, 4, 64), (9, 130, 16)]
@@ -31,6 +32,18 @@ def total_weights(size: tuple[int, int, int], engine: Tiled, dtype: torch.dtype,
 def test_the_weights_of_the_backward_pass_are_those_of_the_forward_pass(size, kernels, batch):
     total = total_weights(size, Tiled(kernels=kernels), torch.float32, batch=batch)
     assert float(total) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize(("rule", "size", "again"), [
+    (regard.Entmax(1.5), 1e4, True), (regard.Entmax(1.5), 1.0, False), (regard.Softmax(), 1e4, False)
+])  # fmt: skip
+def test_what_kernels_take_from_lists_is_not_computed_again_where_rounding_shows(monkeypatch, rule, size, again):
+    """A BLAS may sum a product in another order than the loop over a list: which weights are 0 would change."""
+    torch.manual_seed(0)
+    x, strips = size * torch.randn(8, 4, requires_grad=True), []
+    monkeypatch.setattr(tiled, "pool_by_strips", lambda problem: strips.append(1) or pool_by_strips(problem))
+    attend(x, x, x, score=Dot(), weights=rule, engine=Tiled(kernels=True))
+    assert bool(strips) is again
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
