@@ -136,7 +136,7 @@ def _run_tests(tree: Path, said: Path, arguments: list[str]) -> None:
     import torch
 
     torch.set_num_threads(1)
-    options = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
+    options = ["-x", "-q", "-rfE", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
     code = pytest.main([*options, *arguments])
     sys.stdout.flush()
     os._exit(int(code))  # whatever threads or handlers a mutant has left behind
