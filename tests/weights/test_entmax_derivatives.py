@@ -35,4 +35,5 @@ def test_derivatives_in_scores_and_alpha_to_third_order(alpha):
 
     assert torch.autograd.gradcheck(lambda s, o: entmax(s, alpha=o), (scores, order))
     assert torch.autograd.gradcheck(slopes, (scores, order))
-    assert torch.autograd.gradgradcheck(slopes, (scores, order))
+    # Second derivatives are good to 1e-10 at alpha 1.05: a step of 1e-6 would show no more than four digits.
+    assert torch.autograd.gradgradcheck(slopes, (scores, order), eps=1e-5)

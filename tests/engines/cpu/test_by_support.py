@@ -105,10 +105,9 @@ def test_few_is_meant_of_the_keys_that_are_visited(ways):
 @pytest.mark.parametrize("size", [1e3, 1e5, 1e8])
 def test_large_scores_have_one_value_forward_and_backward(rule, size, ways):
     tensors = make(size=size)
-    call(tensors, KERNELS, weights=rule)
-    assert ways["backward"] == [True]
     # In a row of such scores one key has all the weight; a score that differs in its last place would change it.
     (_, _, _, wanted), (_, _, _, got) = (call(tensors, each, weights=rule) for each in ("reference", KERNELS))
+    assert ways["backward"] == []  # a list's loop rounds them otherwise than a tile's product: strips have both passes
     torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-3)
 
 
