@@ -96,10 +96,12 @@ def are_finite(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
         and queries.numel() <= SMALL
         and not (queries.requires_grad or keys.requires_grad or values.requires_grad)
     )
-    # Sums and products are finite only if what goes into them is: two operations for three tensors.
-    if soon and math.isfinite(torch.addcmul(queries, keys, values).sum().item()):
-        return True
-    return is_finite(queries, keys, values)
+    return (soon and have_finite_sum(queries, keys, values)) or is_finite(queries, keys, values)
+
+
+def have_finite_sum(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether a sum that takes every entry of three alike tensors is finite, which it is only if the entries are."""
+    return math.isfinite(torch.addcmul(queries, keys, values).sum().item())  # two operations for three tensors
 
 
 def broken_vectors(tensor: Tensor) -> Tensor:
