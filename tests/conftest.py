@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,11 @@ def plans_are_made_anew() -> None:
 def few_weights(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Few weights are kept by a view, as they are; or computed again, in several tiles and strips, as many are."""
     if request.param == "computed again":
-        from regard.engines import ENGINES, strips
+        from regard.engines import ENGINES, block_sizes
         from regard.view import few_weights
 
         monkeypatch.setattr(few_weights, "FEW_WEIGHTS", -1)
-        monkeypatch.setattr(strips, "STRIP_ELEMENTS", 100)
+        monkeypatch.setattr(block_sizes, "CPU", replace(block_sizes.CPU, strip=100))
         for engine in ENGINES.values():
             monkeypatch.setattr(engine, "tile_elements", 100)
     return str(request.param)

@@ -12,9 +12,6 @@ from regard.engines.work import Work
 from regard.problem import AttentionProblem
 from regard.validation import DTYPES
 
-# Elements of the widest intermediate of a tile, over all batch entries: 1 MiB in float32, which stays in cache.
-TILE_ELEMENTS = 1 << 18
-
 
 class Engine:
     """A way to compute attention, and what it cannot do.
@@ -27,9 +24,9 @@ class Engine:
     summary: ClassVar[str]  # for people: why it was chosen, as in "because it …"
     dtypes: ClassVar[frozenset[torch.dtype]] = DTYPES
     pools_by_tiles: ClassVar[bool] = False  # whether its output is that of passes over tiles, which a view shares
-    # How passes over tiles cut them, where a view reads weights, and whether compiled kernels run: where they pay and
-    # are compiled, if None.
-    tile_elements: int = TILE_ELEMENTS
+    # How passes over tiles cut them, where a view reads weights: as suits the device, if None; and whether compiled
+    # kernels run: where they pay and are compiled, if None.
+    tile_elements: int | None = None
     kernels: bool | None = None
 
     def unavailable(self) -> str | None:

@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from regard.engines.block_sizes import block_sizes
 from regard.engines.reference import connect, define
 from regard.problem import AttentionProblem
 from regard.tensors import Span
-
-STRIP_ELEMENTS = 1 << 18
 
 Summary = TypeVar("Summary")
 
@@ -28,7 +27,7 @@ def strips_of(problem: AttentionProblem) -> Iterator[range]:
     """Ranges of rows, each small enough that its scores fit in a strip."""
     grid = problem.grid
     for_row = max(math.prod(grid.batch_shape) * grid.n_keys * problem.form.width, 1)
-    height = max(STRIP_ELEMENTS // for_row, 1)
+    height = max(block_sizes(grid.device).strip // for_row, 1)
     for start in range(0, grid.n_queries, height):
         yield range(start, min(start + height, grid.n_queries))
 

@@ -29,7 +29,7 @@ PROJECTED = 256
 MANY_QUERIES = 512
 
 # Elements of a strip of scores that is computed again.
-STRIP_ELEMENTS = 1 << 17
+COMPARED_ELEMENTS = 1 << 17
 
 # Steps that give equal scores equal results, wherever they stand.
 _ALIKE = (steps.Scale, steps.Gate, steps.Cap, steps.Indicator, steps.Parabola, steps.Tent)
@@ -266,7 +266,7 @@ def lowest_of_equals(problem: AttentionProblem, index: Tensor, near: Tensor) -> 
     columns = torch.arange(problem.grid.n_keys, device=index.device)
     index = index.clone()
     pairs = math.prod(problem.grid.batch_shape) * problem.grid.n_keys
-    for some in rows.split(max(STRIP_ELEMENTS // pairs, 1)):
+    for some in rows.split(max(COMPARED_ELEMENTS // pairs, 1)):
         scores = problem.scores(some).expand(*problem.grid.batch_shape, len(some), problem.grid.n_keys)
         form = problem.form.narrow(some, problem.grid.columns)
         best, places = best_k(_levelled(scores, columns, first, form), index.shape[-1])

@@ -15,8 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from regard.engines.block_sizes import block_sizes
 from regard.engines.dropout import keep_factors
-from regard.engines.engine import TILE_ELEMENTS
 from regard.engines.kernels.dispatch import compile_problem
 from regard.engines.kernels.protocol import Compiled
 from regard.engines.nan_safe import pool
@@ -28,9 +28,6 @@ from regard.scores.form import Form
 from regard.tensors import product
 from regard.weights import Fold, Monoid, OnePass, Weights
 from regard.weights.rule import State
-
-# Elements of scores that rules with several passes keep for a block of rows, instead of computing them for each pass.
-HELD_ELEMENTS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class Stream:
     """The tiles of problems that share their rows and whose keys follow each other."""
 
     parts: tuple[AttentionProblem, ...]
-    tile_elements: int = TILE_ELEMENTS
+    tile_elements: int | None = None  # of the widest intermediate; as suits the device, if None
     kernels: bool | None = None  # whether compiled kernels are used: where they pay and are compiled, if None
     reads: ClassVar[bool] = False  # whether weights are read, as by a view
 
@@ -112,14 +109,17 @@ class Stream:
     @cached_property
     def tile_shape(self) -> tuple[int, int]:
         """How many rows and columns a tile has."""
-        width = max(part.form.width for part in self.parts)
-        area = max(self.tile_elements // max(math.prod(self.grid.batch_shape) * width, 1), 64)
+        width, sizes = max(part.form.width for part in self.parts), block_sizes(self.grid.device)
+        elements = self.tile_elements
+        if elements is None:
+            elements = sizes.custom_tile if any(part.form.captures for part in self.parts) else sizes.tile
+        area = max(elements // max(math.prod(self.grid.batch_shape) * width, 1), 64)
         rows = max(min(self.grid.n_queries, math.isqrt(area)), 1)
         columns = max(min(self.grid.n_keys, area // rows), 1)
         rows = max(min(self.grid.n_queries, area // columns), 1)
         if not isinstance(self.rule, OnePass):
             # A strip of these rows against all keys is kept while thresholds are solved; as one tensor for a choice.
-            held = area if self.rule.choices else HELD_ELEMENTS // max(math.prod(self.grid.batch_shape), 1)
+            held = area if self.rule.choices else sizes.held // max(math.prod(self.grid.batch_shape), 1)
             rows = max(min(rows, held // max(self.grid.n_keys, 1)), 1)
         return rows, columns
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.costs import plain_tile_seconds
-from regard.engines.engine import TILE_ELEMENTS, Engine
+from regard.engines.engine import Engine
 from regard.engines.gradients import attach
 from regard.engines.kernels.dispatch import kernels_for, may_compile, why_plain
 from regard.engines.kernels.support import is_empty
@@ -40,7 +40,7 @@ class Tiled(Engine):
     """Tiles, forward and backward: compiled kernels where there are any, plain torch operations elsewhere.
 
     Args:
-        tile_elements: How many elements the widest intermediate of a tile may hold.
+        tile_elements: How many elements the widest intermediate of a tile may hold; as suits the device, if left out.
         kernels: Whether to use compiled kernels (on a CPU, with Numba): where they pay and are compiled, if left out;
             False for plain torch; True always, also for small problems: what kernels do not support is refused, and
             what is not compiled yet is waited for.
@@ -51,7 +51,7 @@ class Tiled(Engine):
     summary = "it computes any score, rule and mask over tiles; memory does not grow with n × m"
     pools_by_tiles = True
 
-    def __init__(self, tile_elements: int = TILE_ELEMENTS, kernels: bool | None = None) -> None:
+    def __init__(self, tile_elements: int | None = None, kernels: bool | None = None) -> None:
         self.tile_elements = tile_elements
         self.kernels = kernels
 

@@ -86,7 +86,7 @@ def small_kernel_tiles(monkeypatch):
     monkeypatch.setattr(by_tiles, "CHANNEL_ROWS", 8)
     monkeypatch.setattr(by_tiles, "CHANNEL_COLUMNS", 6)
     monkeypatch.setattr(by_tiles, "CALL_PAIRS", 64)
-    monkeypatch.setattr(choosing, "STRIP_ELEMENTS", 100)
+    monkeypatch.setattr(choosing, "SOLVED_ELEMENTS", 100)
     monkeypatch.setattr(choosing, "LEAST_ROWS", 3)
     monkeypatch.setattr(by_lists, "BLOCK_PAIRS", 32)
     monkeypatch.setattr(compiled_problem, "GATHERING", 1000)

@@ -16,7 +16,7 @@ from regard.weights import Entmax
 _FLOAT, _WHOLE = 4, 8  # bytes
 _TILE = 256 * 512  # numbers in a tile of a thread: `tiles.ROWS` times `tiles.COLUMNS`
 _CHANNEL_TILE = 256 * 1024
-_STRIP = 1 << 19  # numbers in a strip of rows whose thresholds are found: `choosing.STRIP_ELEMENTS`
+_STRIP = 1 << 19  # numbers in a strip of rows whose thresholds are found: `choosing.SOLVED_ELEMENTS`
 _CANDIDATES = 256 * (512 + 512)  # of the rows of a tile under entmax: `supports.MOST_CANDIDATES`, and a tile's width
 _QUERY_FACTORS, _KEY_FACTORS = 5.5, 1.5  # numbers for each channel of tanh
 

@@ -22,7 +22,7 @@ from regard.engines.state import Pooled
 from regard.engines.ties import MANY_QUERIES, lowest_of_equals, rounding_of, twins_of
 
 # Scores of some rows against all keys that a thread keeps while it finds their thresholds: 2 MiB.
-STRIP_ELEMENTS = 1 << 19
+SOLVED_ELEMENTS = 1 << 19
 LEAST_ROWS = 32  # fewer make products slow
 
 # Scores in which one compiled call finds thresholds, so that Ctrl-C is heard: up to 60 passes over them.
@@ -74,7 +74,7 @@ def pool_thresholds(program: Program, way: Tiles | Lists) -> Pooled:
         torch.full(shape, torch.inf, **FLOATS).double(),
         *(torch.zeros(*shape, value_dim, **FLOATS) for _ in range(2)),
     )
-    height = min(max(STRIP_ELEMENTS // max(grid.n_keys, 1), LEAST_ROWS), ROWS)
+    height = min(max(SOLVED_ELEMENTS // max(grid.n_keys, 1), LEAST_ROWS), ROWS)
 
     def work(entry: Entry, rows: range) -> None:
         thread_pool.check_stopped()
