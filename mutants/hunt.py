@@ -76,17 +76,20 @@ def hunt(mutant: Mutant, reached: Map, patience: float = 1.0) -> Verdict:
             arguments.append(picked)
         if not arguments:
             return Verdict(mutant, "error", "no test is named, and no map says which reach it", 0.0)
-        late = ""
+        late = missing = ""
         for each in arguments:
             try:
                 found = _failure(tree, each, limit)
             except TimeoutError:
                 late = f"{' '.join(each)[:80]} did not end within {limit:.0f} s"
                 continue
+            except LookupError:
+                missing = f"no test is called {' '.join(each)[:80]}: the entry must change"
+                continue
             if found is not None:
                 outcome = "error" if found.startswith("pytest") else "killed"
                 return Verdict(mutant, outcome, found, time.monotonic() - start)
-    return Verdict(mutant, "survived", late, time.monotonic() - start)
+    return Verdict(mutant, "error" if missing else "survived", missing or late, time.monotonic() - start)
 
 
 def _copy(mutant: Mutant, tree: Path) -> None:
@@ -102,7 +105,7 @@ def _copy(mutant: Mutant, tree: Path) -> None:
 
 
 def _failure(tree: Path, arguments: list[str], limit: float) -> str | None:
-    """The first test that fails; None if all pass."""
+    """The first test that fails; None if all pass. A LookupError if there is none."""
     said = tree / "said.txt"
     # A process that begins with torch and the like imported, and with nothing of the library.
     runner = _CONTEXT.Process(target=_run_tests, args=(tree, said, arguments), daemon=True)
@@ -112,7 +115,9 @@ def _failure(tree: Path, arguments: list[str], limit: float) -> str | None:
         runner.kill()
         runner.join()
         raise TimeoutError
-    if runner.exitcode in (0, 5):  # 5: no test of that name
+    if runner.exitcode == 5:
+        raise LookupError  # no test of that name
+    if runner.exitcode == 0:
         return None
     lines = said.read_text(encoding="utf-8", errors="replace").splitlines() if said.exists() else []
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
