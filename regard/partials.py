@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from regard.engines.gradients import attach
 from regard.engines.state import Pooled, Sums
+from regard.engines.strips import pool_by_strips
 from regard.engines.tile_stream import Stream
-from regard.engines.tiled import is_out_of_range, pool_stream, sum_stream
+from regard.engines.tiled import are_rounded_apart, is_out_of_range, pool_stream, sum_stream
 from regard.errors import EngineRefusal, OptionError, ShapeError
 from regard.modes import is_hidden
 from regard.problem import AttentionProblem
@@ -118,6 +119,10 @@ class Partial:
         stream = Stream(self.parts)
         with torch.no_grad(), capturing() as found, torch.autocast(stream.grid.device.type, enabled=False):
             pooled = pool_stream(stream) if pooled is None else pooled
+            alone = len(self.parts) == self.n_parts == 1
+            again = alone and are_rounded_apart(stream, pooled, training=self.parts[0].needs_gradient)
+        if again:
+            return pool_by_strips(self.parts[0]).to(self.dtype)
         captured = tuple({id(each): each for each in (*self.captured, *found.values())}.values())
         output = attach(stream, pooled, captured, whole=len(self.parts) == self.n_parts)
         if output.requires_grad and any(part.may_leak for part in self.parts):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from types import MappingProxyType
@@ -94,7 +94,8 @@ def _signature(problem: AttentionProblem) -> Hashable | None:
         return None  # one that may equal another
     if type(rule) not in RULES or type(form) not in (DotForm, ChannelForm):
         return None
-    kind = (type(form), getattr(form, "function", None), *map(type, form.steps))
+    # PyTorch's causal kernels take scales above 0 alone.
+    kind = (type(form), getattr(form, "scale", 1.0) > 0, getattr(form, "function", None), *map(type, form.steps))
     state = (problem.needs_gradient, problem.dropout > 0, torch.get_num_threads(), *sdpa_backends())
     learned = (type(rule), len(rule.learned()), getattr(rule, "sink", None) is None)
     tensors = map(attrgetter("shape", "dtype", "device", "requires_grad"), problem.tensors)
@@ -117,7 +118,7 @@ def _first(problem: AttentionProblem, work: Work) -> Engine:
     """The quickest that can compute a problem; but what would need much memory, only where no other can."""
     able = [each for each in ENGINES.values() if each.accepts(problem)]
     if able:
-        return min(able, key=lambda each: (_is_heavy(each, problem), each.seconds(work)))
+        return min(able, key=lambda each: (_is_heavy(each, problem, able), each.seconds(work)))
     reasons = [f"{name}: {'; '.join(each.refusals(problem))}" for name, each in ENGINES.items()]
     raise EngineRefusal(f"No engine can compute this problem: {'. '.join(reasons)}.")
 
@@ -140,7 +141,7 @@ def explain(problem: AttentionProblem, engine: str | Engine | None = None) -> Pl
         else:
             estimate = each.seconds(work)
             time = "" if math.isinf(estimate) else f" and about {readable_seconds(estimate)}"
-            quicker = engine is None and estimate < chosen.seconds(work) and _is_heavy(each, problem)
+            quicker = engine is None and estimate < chosen.seconds(work) and _is_heavy(each, problem, [chosen])
             but = f": quicker, but more than {readable_bytes(MOST_BYTES)} where another needs less" if quicker else ""
             passed_over[name] = f"supported, would need {readable_bytes(each.bytes(problem))}{time}{but}"
     return Plan(
@@ -175,8 +176,12 @@ def readable_bytes(count: int) -> str:
     raise AssertionError  # pragma: no cover
 
 
-def _is_heavy(engine: Engine, problem: AttentionProblem) -> bool:
-    return engine.name == "reference" and engine.bytes(problem) > MOST_BYTES
+def _is_heavy(engine: Engine, problem: AttentionProblem, others: Sequence[Engine]) -> bool:
+    """Whether an engine needs much memory where another needs less."""
+    if engine.name != "reference":
+        return False
+    needed = engine.bytes(problem)
+    return needed > MOST_BYTES and any(each.bytes(problem) < needed for each in others)
 
 
 def _reason(chosen: Engine, work: Work) -> str:

@@ -9,6 +9,34 @@ LEAKS = "tests/properties/test_leaks.py"
 
 ENGINES = (
     Mutant(
+        "a causal mask is not lost under a negative scale",
+        "regard/engines/sdpa/sdpa_engine.py",
+        "    elif call.is_causal and not call.scale > 0:",
+        "    elif False:",
+        ("tests/engines/test_sdpa_engine.py -k below_zero",),
+    ),
+    Mutant(
+        "the plan of one sign of a scale does not serve the other",
+        "regard/planner.py",
+        'getattr(form, "scale", 1.0) > 0, ',
+        "",
+        ("tests/engines/test_sdpa_engine.py -k below_zero",),
+    ),
+    Mutant(
+        "engines without tangents refuse forward mode",
+        "regard/engines/engine.py",
+        "if is_forward_mode() and not self.has_tangents:",
+        "if False:",
+        ("tests/properties/test_forward_mode.py -k refuses",),
+    ),
+    Mutant(
+        "lists that round scores apart are left to strips where terms cancel",
+        "regard/engines/tiled.py",
+        "return training and not one_pass and Rounding(problem).shows(pooled.statistics)",
+        "return training and not one_pass and rounds_apart(problem, pooled.statistics)",
+        ("tests/engines/test_rounding.py -k cancel",),
+    ),
+    Mutant(
         "NaN under a weight of 0 reaches nothing",
         "regard/engines/nan_safe.py",
         "above, below = (some > 0).to(pooled), (some < 0).to(pooled)",

@@ -9,7 +9,7 @@ import torch
 
 @dataclass(frozen=True)
 class BlockSizes:
-    """Elements of the widest intermediate, over all batch entries."""
+    """Elements over all batch entries: of the widest intermediate, but for those that are held."""
 
     tile: int
     custom_tile: int  # of a function that a user wrote

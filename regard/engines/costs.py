@@ -10,6 +10,7 @@ import math
 
 import torch
 
+from regard.engines.block_sizes import block_sizes
 from regard.engines.kernels.dispatch import may_compile
 from regard.engines.work import MICRO, NANO, READ, Work
 from regard.problem import AttentionProblem
@@ -36,6 +37,7 @@ def work_of(problem: AttentionProblem) -> Work:
         width=form.width,
         rule="threshold" if isinstance(rule, Entmax) else "choice" if isinstance(rule, TopK | OneHot) else "sums",
         n_steps=len(form.steps),
+        custom=form.captures,
         compiled=may_compile(problem),
         training=problem.needs_gradient,
         masked=problem.mask is not None,
@@ -85,6 +87,7 @@ def dense_seconds(work: Work) -> float:
 
 def plain_tile_seconds(work: Work) -> float:
     """Tiles of torch operations: what the definition costs and a call for each tile, in memory that stays small."""
-    tiles = max(work.pairs * work.live * work.width / (1 << 18), 1)
+    sizes = block_sizes(work.device)
+    tiles = max(work.pairs * work.live * work.width / (sizes.custom_tile if work.custom else sizes.tile), 1)
     per_tile = (1000 if work.training else 200) * MICRO
     return dense_seconds(work) * work.live + 300 * MICRO + tiles * per_tile

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.work import Work
+from regard.modes import is_forward_mode
 from regard.problem import AttentionProblem
 from regard.validation import DTYPES
 
@@ -23,6 +24,7 @@ class Engine:
     letter: ClassVar[str] = "?"  # stands for it in tables
     summary: ClassVar[str]  # for people: why it was chosen, as in "because it …"
     dtypes: ClassVar[frozenset[torch.dtype]] = DTYPES
+    has_tangents: ClassVar[bool] = False  # whether it can be differentiated in forward mode
     pools_by_tiles: ClassVar[bool] = False  # whether its output is that of passes over tiles, which a view shares
     # How passes over tiles cut them, where a view reads weights: as suits the device, if None; and whether compiled
     # kernels run: where they pay and are compiled, if None.
@@ -39,6 +41,8 @@ class Engine:
         missing = self.unavailable()
         if missing is not None:
             reasons.append(missing)
+        if is_forward_mode() and not self.has_tangents:
+            reasons.append("forward-mode differentiation: it has no tangents")
         if problem.dtype not in self.dtypes:
             reasons.append(f"{problem.dtype} inputs: it takes {', '.join(sorted(map(str, self.dtypes)))}")
         return reasons

@@ -58,6 +58,7 @@ class Reference(Engine):
 
     name = "reference"
     letter = "R"
+    has_tangents = True
     summary = "it computes the definition on dense tensors; any rule, of differentiable operations throughout"
 
     def bytes(self, problem: AttentionProblem) -> int:

@@ -17,7 +17,7 @@ from regard.engines.gradients import attach
 from regard.engines.kernels.dispatch import kernels_for, may_compile, why_plain
 from regard.engines.kernels.support import is_empty
 from regard.engines.nonfinite.pooling import pool_nonfinite
-from regard.engines.rounding import rounds_apart
+from regard.engines.rounding import Rounding, rounds_apart
 from regard.engines.state import Pooled, Sums
 from regard.engines.strips import pool_by_strips
 from regard.engines.tile_stream import Stream
@@ -111,17 +111,19 @@ class Tiled(Engine):
         with torch.autocast(problem.grid.device.type, enabled=False):
             with torch.no_grad(), capturing() as captured:
                 pooled = pool_stream(stream)
-            if computes_again(stream, problem.needs_gradient) and rounds_apart(problem, pooled.statistics):
+            if are_rounded_apart(stream, pooled, training=problem.needs_gradient):
                 return pool_by_strips(problem)
             return attach(stream, pooled, tuple(captured.values())).to(problem.dtype)
 
 
-def computes_again(stream: Stream, training: bool) -> bool:
-    """Whether scores are computed by several passes that may round them apart."""
+def are_rounded_apart(stream: Stream, pooled: Pooled, *, training: bool) -> bool:
+    """Whether several passes compute the scores of a problem, and may round them so far apart that weights change."""
+    problem, one_pass = stream.parts[0], isinstance(stream.rule, OnePass)
     if stream.compiled is None:  # torch may round the products of any other pass otherwise
-        return training or not isinstance(stream.rule, OnePass)
-    # Kernels take the same tiles in every pass, but for the keys that a rule has chosen: those they take from lists.
-    return training and not isinstance(stream.rule, OnePass)
+        return (training or not one_pass) and rounds_apart(problem, pooled.statistics)
+    # Kernels take the same tiles in every pass, but for the keys that a rule has chosen: those they take from lists,
+    # and add the terms of a score in another order.
+    return training and not one_pass and Rounding(problem).shows(pooled.statistics)
 
 
 def _projected_bytes(problem: AttentionProblem) -> int:

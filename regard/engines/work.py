@@ -23,6 +23,7 @@ class Work:
     width: int  # channels of a score that is a sum over them, else 1
     rule: str  # "sums", "threshold" or "choice"
     n_steps: int
+    custom: bool  # whether a function that a user wrote is in the score
     compiled: bool  # whether there may be kernels for it, and they pay: `dispatch.why_plain` knows whether they run
     training: bool
     masked: bool

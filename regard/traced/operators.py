@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from regard.engines.gradients import Run, gradients_over_tiles
-from regard.engines.rounding import rounds_apart
 from regard.engines.strips import pool_by_strips
 from regard.engines.tile_stream import Stream
-from regard.engines.tiled import computes_again, pool_stream
+from regard.engines.tiled import are_rounded_apart, pool_stream
 from regard.errors import EngineRefusal
 from regard.planner import choose
 from regard.problem import AttentionProblem
@@ -67,7 +66,7 @@ def attend_operator(
             return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))
         stream = Stream((problem,), engine.tile_elements, engine.kernels)
         pooled, by_kernels = pool_stream(stream), stream.compiled is not None
-        if computes_again(stream, said.training) and rounds_apart(problem, pooled.statistics):
+        if are_rounded_apart(stream, pooled, training=said.training):
             # As in `Tiled.run`: the backward pass, which runs the engine again, goes by strips, too.
             output = pool_by_strips(problem).to(problem.compute_dtype)
             return output.expand(shape).contiguous(), _no_statistics(values, (*shape[:-1], width))

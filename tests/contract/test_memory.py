@@ -34,7 +34,7 @@ def test_the_trap_catches_the_reference():
 @pytest.mark.parametrize("score", ["ScaledDot", "Additive", "Custom"])
 @pytest.mark.parametrize("rule", ["Softmax", "Entmax", "TopK"])
 def test_default_tiles_are_small_too(score, rule):
-    side = 2400
+    side = 2400 if score == "Custom" else 1200
     size = Sizes(batch=1, heads=1, n_queries=side, n_keys=side, dim=4, value_dim=4)
     problem = Case(score, rule, "Causal, end", size=size).make(torch.float32)
     with AllocationTrap(side * side // 4):

@@ -46,6 +46,26 @@ def test_what_kernels_take_from_lists_is_not_computed_again_where_rounding_shows
     assert bool(strips) is again
 
 
+@pytest.mark.parametrize("rule", [regard.Entmax(1.5), regard.TopK(3, then=regard.Entmax(1.5))], ids=["entmax", "top-k"])
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_nor_where_large_terms_cancel(monkeypatch, rule, compiled):
+    """The scores are small, but not what they are summed from."""
+    from regard.traced import operators
+
+    torch.manual_seed(0)
+    far, strips = torch.full((64, 1), 1e3), []
+    queries = torch.cat([far, far, torch.randn(64, 4)], 1).requires_grad_()
+    keys = torch.cat([far, -far, torch.randn(64, 4)], 1)
+    for module in (tiled, operators):
+        monkeypatch.setattr(module, "pool_by_strips", lambda problem: strips.append(1) or pool_by_strips(problem))
+
+    def call(queries, keys):
+        return attend(queries, keys, keys, score=Dot(), weights=rule, engine="tiled")
+
+    (torch.compile(call, backend="eager") if compiled else call)(queries, keys)
+    assert strips
+
+
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_nor_do_they_differ_in_half_precision(size):
     assert float(total_weights(size, Tiled(kernels=False), torch.bfloat16, batch=(2,))) == pytest.approx(1, abs=2e-2)

@@ -8,6 +8,7 @@ from torch.autograd import forward_ad
 
 import regard
 from regard import attend, plan, weigh
+from regard.errors import EngineRefusal
 
 RULES = {
     "softmax": regard.Softmax(),
@@ -31,6 +32,13 @@ def test_a_tangent_is_the_slope_of_the_output(rule, shape):
         tangent = forward_ad.unpack_dual(output).tangent
     above, below = (attend(queries + side * way, keys, keys, weights=rule) for side in (STEP, -STEP))
     assert torch.allclose(tangent, (above - below) / (2 * STEP), atol=1e-7)
+
+
+@pytest.mark.parametrize("engine", ["tiled", "sdpa"])
+def test_an_engine_without_tangents_refuses(engine):
+    x = torch.randn(3, 5, 8)
+    with forward_ad.dual_level(), pytest.raises(EngineRefusal, match="no tangents"):
+        attend(forward_ad.make_dual(x, x), x, x, engine=engine)
 
 
 def test_a_view_is_read_inside_vmap():

@@ -53,7 +53,7 @@ def pool_plainly(
     dim, n_keys = key_shape[-1], key_shape[-2]
     is_causal = type(mask) is Causal and mask.align is None and shape[-2] == n_keys
     scale = _scale(score, weights, dim)
-    if scale is None or not ((is_causal and scale > 0) or mask is None):  # see `sdpa` for a scale below 0
+    if scale is None or not ((is_causal and scale > 0) or mask is None):  # see `sdpa` for others
         return None
     training = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad or values.requires_grad)
     n_pairs = queries.numel() // dim * n_keys
@@ -75,6 +75,7 @@ def pool_plainly(
         folded = joined
     if torch_internals.backend_of(*folded, is_causal=is_causal, scale=scale) == MATH:
         return None
+    # What `are_finite` would ask besides was asked above: one dtype, one device, no gradient.
     soon = n_numbers <= SMALL and shape == key_shape and not training
     if not (soon and have_finite_sum(queries, keys, values)) and not is_finite(queries, keys, values):
         return None

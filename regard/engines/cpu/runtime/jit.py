@@ -43,6 +43,8 @@ def kernel(function: Function | None = None, **others: Any) -> Any:
         return lambda each: kernel(each, **others)
     function = _unpacked(function)
     made = Kernel(function, signature_of(function, others))
+    if made.name in KERNELS:
+        raise ValueError(f"two kernels are called {made.name}: each would load the machine code of the other")
     KERNELS[made.name] = made
     return made
 
@@ -148,10 +150,17 @@ def _compiled(function: Function, fast: set[str]) -> Any:
     serves both kernels. So the name of a function that another one made says what it was made of.
     """
     if function.__closure__:
-        parts = (cell.cell_contents for cell in function.__closure__)
-        made_of = (getattr(each, "py_func", each) for each in parts)
-        function.__qualname__ += f"({', '.join(getattr(each, '__qualname__', repr(each)) for each in made_of)})"
+        parts = (_called(cell.cell_contents) for cell in function.__closure__)
+        function.__qualname__ += f"({', '.join(parts)})"
     return numba.njit(nogil=True, error_model="numpy", fastmath=fast)(function)
+
+
+def _called(part: Any) -> str:
+    """What a number or function that another is made of is called in its name."""
+    if isinstance(part, int | float | np.number):
+        return repr(part)
+    function = getattr(part, "py_func", part)
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 @intrinsic  # type: ignore[untyped-decorator]
