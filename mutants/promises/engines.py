@@ -235,14 +235,14 @@ ENGINES = (
     Mutant(
         "the planner takes the quickest",
         "regard/planner.py",
-        "key=lambda each: (_is_heavy(each, problem), each.seconds(work))",
-        "key=lambda each: (_is_heavy(each, problem), -each.seconds(work))",
+        "key=lambda each: (_is_heavy(each, problem, able), each.seconds(work))",
+        "key=lambda each: (_is_heavy(each, problem, able), -each.seconds(work))",
         ("tests/test_planner.py",),
     ),
     Mutant(
         "the dense reference may not take much memory",
         "regard/planner.py",
-        'return engine.name == "reference" and engine.bytes(problem) > MOST_BYTES',
+        "return needed > MOST_BYTES and any(each.bytes(problem) < needed for each in others)",
         "return False",
         ("tests/test_planner.py",),
     ),
