@@ -78,6 +78,7 @@ def expect(case: Case) -> Expected:
     leaves = bool((size > torch.finfo(torch.promote_types(case.dtype, torch.float32)).max).any())
     if case.rule.kind == "proportional" and case.dtype != torch.float64 and size.numel():
         leaves = leaves or bool((size.amax(-1) < 1e-30).any())  # and are divided by
+        leaves = leaves or bool((size.sum(-1) > torch.finfo(torch.float32).max).any())
     if not exact_scored.scores.shape[-1] and case.dtype == torch.float16 and case.parameters:
         # Without keys there are no scores, and nothing else says whether projections leave float16.
         largest = max((float(each.abs().max()) for each in case.parameters.values() if each.numel()), default=0.0)
@@ -329,6 +330,14 @@ def _rounding(
             for name, each in zip(names, found, strict=True):
                 if each is not None and each.numel():
                     results[name] += float(each.abs().max())
+    if half and rule.kind == "softmax" and case.engine == "default" and scores.requires_grad:
+        # PyTorch's kernels take dO·o from an output that is rounded to half precision.
+        moved = (gradient * output.detach()).sum(-1, keepdim=True).abs() * torch.finfo(case.dtype).eps * weights
+        for sign in (signs[..., :1], torch.ones_like(signs[..., :1])):
+            found = torch.autograd.grad(scores, sources, sign * moved, allow_unused=True, retain_graph=True)
+            for name, each in zip(names, found, strict=True):
+                if each is not None and each.numel():
+                    results[name] += float(each.abs().max()) / 8  # of which there will be eight
     if "cosine" in case.score.kinds():
         # The gradient of a unit vector is a difference of two terms, 1/temperature and 1/norm times what reaches it.
         for name, axis in (("queries", -1), ("keys", -2)):
