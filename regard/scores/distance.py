@@ -15,6 +15,10 @@ from regard.scores.form import ChannelForm, ChannelFunction, DotForm, Form, SumF
 from regard.scores.score import Score, same_dim
 from regard.tensors import stretches
 
+# Bandwidths from 2⁻⁸ to 2⁸ are ordinary in float32, a sixteenth of its exponents: a slope is up to the square of one,
+# and is multiplied by values before it is by differences.
+ORDINARY = 16
+
 # ‖q‖² + ‖k‖², in squared bandwidths, up to which the folded form's rounding (eps times that) does no harm.
 FOLD_LIMIT = 64.0
 
@@ -63,15 +67,15 @@ def rescaled(queries: Tensor, keys: Tensor, width: float | Tensor) -> tuple[Tens
     most = math.frexp(torch.finfo(torch.float32 if half else queries.dtype).max)[1]
     if not isinstance(width, Tensor):
         exponent = math.frexp(width)[1]
-        if abs(exponent) <= most // 4:
+        if abs(exponent) <= most // ORDINARY:
             return queries, keys, width
         factor = math.ldexp(1.0, min(-exponent, most - 2))
         queries, keys = (each.float() if half else each for each in (queries, keys))
         # A bandwidth below all floats is one that no two of them are as close as: 2⁻⁶⁰ of what was scaled up so far.
         return queries * factor, keys * factor, max(width * factor, 2.0**-60)
-    known = not is_hidden(width) and not is_capturing(width.device)
+    known = not is_hidden(width) and not width.is_cuda  # a GPU would have to be waited for
     mantissa, exponents = torch.frexp(width.detach())
-    if known and bool((exponents.abs() <= most // 4).all()):
+    if known and bool((exponents.abs() <= most // ORDINARY).all()):
         return queries, keys, width
     queries, keys = (each.float() if half else each for each in (queries, keys))
     scale = (mantissa / width.detach()).clamp(max=math.ldexp(1.0, most - 2)).to(queries.dtype)
@@ -124,9 +128,11 @@ def folded_where_safe(form: Form) -> Form:
 
 
 def fold_is_safe(queries: Tensor, keys: Tensor) -> bool:
-    """Whether the dot form of the squared distance keeps its digits for these points."""
+    """Whether the dot form of the squared distance keeps its digits for these points, where one can look."""
     if is_hidden(queries) or queries.dtype not in (torch.float32, torch.float64):
         return False
+    if queries.is_cuda and (queries.dtype == torch.float32 or is_capturing(queries.device)):
+        return False  # kernels decide for each tile, and nobody waits for the device
     if queries.numel() == 0 or keys.numel() == 0:
         return False
     with torch.no_grad():

@@ -120,3 +120,16 @@ def test_bandwidths_beyond_half_precision_are_the_nearest_key_or_all(kind, width
     keys = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float16)
     output = pooled(kind, width, (keys[:1], keys, keys), "reference")
     assert output.item() == (1.0 if width < 1 else 2.0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", [Epanechnikov, Triangular, Gaussian])
+def test_slopes_of_a_small_unit_times_large_values_stay_in_float32(kind, engine):
+    """dP times the slope of a squared distance is 1e39 here, and times a difference 1e31 again."""
+    tensors = [torch.tensor([[0.6]]) * 1e-8, torch.tensor([[0.0], [1.0]]) * 1e-8, torch.tensor([[1.0], [-1.0]]) * 1e23]
+    found = []
+    for dtype, each in ((torch.float32, ENGINES[engine]), (torch.float64, "reference")):
+        leaves = [tensor.to(dtype).requires_grad_() for tensor in tensors]
+        found.append(torch.autograd.grad(pooled(kind, 2e-8, leaves, each).sum(), leaves[:2]))
+    for gradient, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(gradient.double(), wanted, rtol=1e-4, atol=0)
