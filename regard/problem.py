@@ -152,6 +152,16 @@ class AttentionProblem:
         self.__dict__["may_leak"] = False
         return self
 
+    def without_a_look(self) -> AttentionProblem:
+        """This problem for kernels that hold NaN and infinity back themselves: nobody looks whether all is finite.
+
+        What a score learns could still get NaN from a vector that a mask hides, times a gradient of 0: so gradients of
+        learned scores go around vectors that are not finite.
+        """
+        learns = torch.is_grad_enabled() and any(each.requires_grad for each in self.score.parameters())
+        self.__dict__["may_leak"] = learns and self.mask is not None
+        return self
+
     def around_broken(self, sane: Form, broken_queries: Tensor, broken_keys: Tensor) -> AttentionProblem:
         """This problem, made a moment ago, told which of its queries and keys are not finite, and its form without."""
         self.__dict__["may_leak"] = True

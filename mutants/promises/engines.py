@@ -67,8 +67,8 @@ ENGINES = (
     Mutant(
         "NaN in the most common call is left to the planner",
         "regard/engines/sdpa/shortcut.py",
-        " and not is_finite(queries, keys, values):\n        return None",
-        " and False:\n        return None",
+        " and not is_finite(queries, keys, values):\n            return None",
+        " and False:\n            return None",
         ("tests/engines/test_shortcut.py",),
     ),
     Mutant(

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from regard.modes import is_capturing, is_hidden
+from regard.modes import is_hidden
 from regard.scores.form import Step
 from regard.scores.form_part import per_key, per_pair, per_query, shared
 from regard.tensors import broadcast_shapes
@@ -148,7 +148,7 @@ class Tent(Step):
 
 def _may_exclude(bias: Tensor, dtype: torch.dtype) -> bool:
     """Whether −inf is among the numbers of a bias in that dtype, where one can look."""
-    if is_hidden(bias) or is_capturing(bias.device):
+    if is_hidden(bias) or bias.is_cuda:  # a GPU would have to be waited for
         return True
     # One pass without a temporary. NaN hides what else there is.
     return bias.numel() > 0 and not bool(bias.detach().amin().to(dtype) > -torch.inf)

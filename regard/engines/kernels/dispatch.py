@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 
 from regard.engines.cpu.cpu_kernels import CpuKernels
+from regard.engines.cuda.cuda_kernels import CudaKernels
 from regard.engines.kernels.protocol import Compiled, Kernels
 from regard.engines.kernels.support import is_empty, unsupported
 from regard.errors import EngineRefusal
 from regard.problem import AttentionProblem
 
-_KERNELS: dict[str, Kernels] = {"cpu": CpuKernels()}
+_KERNELS: dict[str, Kernels] = {"cpu": CpuKernels(), "cuda": CudaKernels()}
 
 
 def kernels_for(device: torch.device) -> Kernels | None:
@@ -26,7 +27,7 @@ def why_unsupported(problem: AttentionProblem) -> str | None:
     if problem.compute_dtype not in kernels.dtypes:
         named = [str(each).removeprefix("torch.") for each in (*kernels.dtypes, problem.compute_dtype)]
         return f"the kernels compute in {', '.join(named[:-1])}, not {named[-1]}"
-    return unsupported(problem)
+    return unsupported(problem) or kernels.lacks(problem)
 
 
 def is_worthwhile(problem: AttentionProblem) -> bool:

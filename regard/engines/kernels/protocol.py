@@ -40,6 +40,10 @@ class Kernels(ABC):
             reads: Whether weights are read, as by a view.
         """
 
+    def lacks(self, problem: AttentionProblem) -> str | None:
+        """What a problem needs and `support.py` lists, but the kernels of this device do not have; None for nothing."""
+        return None
+
     @abstractmethod
     def bytes(self, problem: AttentionProblem) -> int:
         """The memory that a forward pass takes beside inputs and output; an estimate."""
@@ -55,6 +59,9 @@ class Kernels(ABC):
 
 class Compiled(ABC):
     """A problem that kernels compute."""
+
+    # Whether NaN and infinity among the inputs reach those alone who give them weight, so that nobody need look.
+    holds_nonfinite: ClassVar[bool] = False
 
     @abstractmethod
     def sums(self) -> Sums:

@@ -1,4 +1,4 @@
-"""The most common call, straight to PyTorch's kernels: softmax(scale · QKᵀ)V on a CPU.
+"""The most common call, straight to PyTorch's kernels: softmax(scale · QKᵀ)V on a CPU, and on a GPU without a mask.
 
 At sixteen queries a kernel takes ten microseconds, and asking who should run it four times as long. What is taken here
 comes out exactly as the planner and `sdpa` would have it; all else is left to them.
@@ -38,16 +38,16 @@ def pool_plainly(
     if queries.is_nested or keys.is_nested or values.is_nested:
         return None
     shape, key_shape, dtype = queries.shape, keys.shape, queries.dtype
-    n_axes, n_numbers = len(shape), keys.numel()
+    n_axes, n_numbers, on_cpu = len(shape), keys.numel(), queries.is_cpu
     if (
         n_axes < 2
         or key_shape != values.shape
         or (shape != key_shape and (shape[:-2] != key_shape[:-2] or shape[-1] != key_shape[-1]))
-        or not 0 < n_numbers <= MOST_ELEMENTS
-        or not (queries.is_cpu and keys.is_cpu and values.is_cpu)
+        or not 0 < n_numbers <= (MOST_ELEMENTS if on_cpu else n_numbers)
+        or not ((on_cpu and keys.is_cpu and values.is_cpu) or _on_one_gpu(queries, keys, values, mask))
         or not dtype == keys.dtype == values.dtype
         or dtype not in DTYPES
-        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled("cpu" if on_cpu else "cuda")
     ):
         return None
     dim, n_keys = key_shape[-1], key_shape[-2]
@@ -57,7 +57,7 @@ def pool_plainly(
         return None
     training = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad or values.requires_grad)
     n_pairs = queries.numel() // dim * n_keys
-    if not 0 < n_pairs <= (MOST_TRAINED_PAIRS if training else MOST_PAIRS):
+    if n_pairs <= 0 or (on_cpu and n_pairs > (MOST_TRAINED_PAIRS if training else MOST_PAIRS)):
         return None
     if training or n_axes > 4:
         grid = Grid(tuple(shape[:-2]), shape[-2], n_keys, queries.device)
@@ -75,10 +75,11 @@ def pool_plainly(
         folded = joined
     if torch_internals.backend_of(*folded, is_causal=is_causal, scale=scale) == MATH:
         return None
-    # What `are_finite` would ask besides was asked above: one dtype, one device, no gradient.
-    soon = n_numbers <= SMALL and shape == key_shape and not training
-    if not (soon and have_finite_sum(queries, keys, values)) and not is_finite(queries, keys, values):
-        return None
+    if on_cpu:  # a GPU would have to be waited for
+        # What `are_finite` would ask besides was asked above: one dtype, one device, no gradient.
+        soon = n_numbers <= SMALL and shape == key_shape and not training
+        if not (soon and have_finite_sum(queries, keys, values)) and not is_finite(queries, keys, values):
+            return None
     if training:
         frame = Frame(grid, scale, score, weights, mask)
         call = Call(*folded, None, None, is_causal, scale, dim)
@@ -91,6 +92,11 @@ def pool_plainly(
             output = output.view(shape[0], dim) if n_axes == 2 else output.reshape(shape)
     # As in `sdpa`: under a mask, a score that overflowed must not spread.
     return None if is_causal and not is_finite(output) else output
+
+
+def _on_one_gpu(queries: Tensor, keys: Tensor, values: Tensor, mask: Mask | None) -> bool:
+    """Whether all are on one GPU, and every query sees every key, so that NaN is nobody's who does not see it."""
+    return queries.is_cuda and mask is None and queries.device == keys.device == values.device
 
 
 def _scale(score: Score, rule: Softmax, dim: int) -> float | None:

@@ -1,0 +1,1 @@
+"""Compiled kernels for CUDA devices, in Triton; imported when they are first used."""

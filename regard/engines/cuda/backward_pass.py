@@ -1,0 +1,166 @@
+"""The backward pass: a launch over blocks of rows and one over blocks of columns; each computes scores again."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from regard.engines.cuda.kernels.backward import differentiate_columns, differentiate_rows, row_deltas
+from regard.engines.cuda.launch import Launch
+from regard.engines.cuda.launch_settings import Settings, backward_settings, block_of
+from regard.engines.cuda.masks import BOUNDS, row_blocks
+
+DELTA_ROWS = 32
+
+
+class Facts(NamedTuple):
+    """What a row is differentiated with, (entries, n_queries) each."""
+
+    peaks: Tensor
+    totals: Tensor
+    deltas: Tensor  # dO·u; one number that nobody reads, for rules that subtract nothing
+
+
+class RowGradients(NamedTuple):
+    """By batch entry and row; None for what was not asked for."""
+
+    to_left: Tensor  # (entries, n_queries, dim)
+    sums: Tensor | None  # (entries, n_queries, steps): what each step's parameter gets of each row
+    squares: Tensor | None  # (entries, n_queries, dim): what the weights of channels get
+
+
+class ColumnGradients(NamedTuple):
+    """By batch entry and column."""
+
+    to_right: Tensor  # (entries, n_keys, dim)
+    to_values: Tensor  # (entries, n_keys, value_dim)
+    sums: Tensor | None  # (entries, n_keys, steps)
+
+
+def deltas_of(launch: Launch, gradient: Tensor, centre: Tensor | None) -> Tensor:
+    """δ = dO·u of every row, of two tensors that lie together."""
+    if centre is None:
+        return launch.empty(1)
+    deltas = launch.empty(launch.n_entries, launch.n_queries)
+    row_deltas[(launch.n_entries * triton.cdiv(launch.n_queries, DELTA_ROWS),)](
+        gradient,
+        launch.strides_of(gradient),
+        centre,
+        launch.strides_of(centre),
+        deltas,
+        launch.n_queries,
+        *launch.batch_sizes,
+        WIDTH=launch.value_dim,
+        BLOCK_WIDTH=block_of(launch.value_dim),
+        ROWS=DELTA_ROWS,
+    )
+    return deltas
+
+
+def differentiate_by_rows(
+    launch: Launch, gradient: Tensor, facts: Facts, *, learns: bool, learns_weight: bool
+) -> RowGradients:
+    """Gradients of queries, and of what steps and channels have learned.
+
+    Args:
+        launch: The problem.
+        gradient: dO, which lies together.
+        facts: Of the rows.
+        learns: Whether steps' parameters need what rows give them.
+        learns_weight: Whether the weights of channels need theirs.
+    """
+    settings, program = _settings(launch), launch.program
+    rows = launch.n_entries, launch.n_queries
+    to_left = launch.empty(*rows, launch.dim, dtype=_gradient_dtype(program.left, launch.n_entries))
+    sums = launch.empty(*rows, _n_sums(launch)) if learns else None
+    squares = launch.empty(*rows, launch.dim) if learns_weight else None
+    n_programs = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows)
+    outputs = (to_left, to_left if sums is None else sums, to_left if squares is None else squares)
+    flags = launch.flags(n_programs)
+    for safe in launch.passes:
+        differentiate_rows[(n_programs,)](
+            launch.inputs,
+            (gradient, launch.strides_of(gradient)),
+            tuple(facts),
+            (*outputs, flags),
+            program.terms,
+            launch.mask,
+            launch.dropout,
+            launch.n_queries,
+            launch.n_keys,
+            *launch.batch_sizes,
+            program.scale,
+            CENTRED=_is_centred(launch),
+            PROJECTED=program.problem.may_leak,  # what is not finite has no gradient by way of its projection
+            LEARNS=learns,
+            LEARNS_WEIGHT=learns_weight,
+            SAFE=safe,
+            ROWS=settings.rows,
+            COLUMNS=settings.columns,
+            SUMS=_n_sums(launch),
+            **launch.codes,
+            **settings.options,
+        )
+    return RowGradients(to_left, sums, squares)
+
+
+def differentiate_by_columns(launch: Launch, gradient: Tensor, facts: Facts, *, learns: bool) -> ColumnGradients:
+    """Gradients of keys and values, and of what steps have learned for each key; arguments as above."""
+    settings, program, grid = _settings(launch), launch.program, launch.program.problem.grid
+    columns = launch.n_entries, launch.n_keys
+    to_right = launch.empty(*columns, launch.dim, dtype=_gradient_dtype(program.right, launch.n_entries))
+    to_values = launch.empty(*columns, launch.value_dim, dtype=_gradient_dtype(program.values, launch.n_entries))
+    sums = launch.empty(*columns, _n_sums(launch)) if learns else None
+    n_programs = launch.n_entries * triton.cdiv(launch.n_keys, settings.columns)
+    blocks: tuple[object, ...] = ()
+    if program.mask.code == BOUNDS:
+        first, stop = row_blocks(program.mask.tensors, grid, settings.rows, settings.columns)
+        blocks = (first, program.batch.strides(first, 1), stop)
+    flags = launch.flags(n_programs)
+    for safe in launch.passes:
+        differentiate_columns[(n_programs,)](
+            launch.inputs,
+            (gradient, launch.strides_of(gradient)),
+            tuple(facts),
+            (to_right, to_values, to_right if sums is None else sums, flags),
+            program.terms,
+            launch.mask,
+            blocks,
+            launch.dropout,
+            launch.n_queries,
+            launch.n_keys,
+            *launch.batch_sizes,
+            program.scale,
+            CENTRED=_is_centred(launch),
+            PROJECTED=program.problem.may_leak,  # what is not finite has no gradient by way of its projection
+            LEARNS=learns,
+            SAFE=safe,
+            ROWS=settings.rows,
+            COLUMNS=settings.columns,
+            SUMS=_n_sums(launch),
+            **launch.codes,
+            **settings.options,
+        )
+    return ColumnGradients(to_right, to_values, sums)
+
+
+def _settings(launch: Launch) -> Settings:
+    return backward_settings(launch.program.left.dtype, launch.dim, launch.value_dim)
+
+
+def _is_centred(launch: Launch) -> bool:
+    return launch.program.problem.rule.centre != "none"
+
+
+def _n_sums(launch: Launch) -> int:
+    """How many numbers a row has for the parameters of steps: a power of two."""
+    return 1 << max(len(launch.program.steps) - 1, 0).bit_length()
+
+
+def _gradient_dtype(tensor: Tensor, n_entries: int) -> torch.dtype:
+    """In which the gradient of each batch entry is written: float32 where several are summed afterwards."""
+    return tensor.dtype if math.prod(tensor.shape[:-2]) == n_entries else torch.float32

@@ -1,0 +1,135 @@
+"""A problem that the CUDA kernels compute: its sums, its output, its gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.engines.cuda.backward_pass import (
+    ColumnGradients,
+    Facts,
+    RowGradients,
+    deltas_of,
+    differentiate_by_columns,
+    differentiate_by_rows,
+)
+from regard.engines.cuda.forward_pass import pool, sum_rows
+from regard.engines.cuda.launch import Launch
+from regard.engines.cuda.program import Program, Role
+from regard.engines.kernels import codes
+from regard.engines.kernels.protocol import Compiled, Readable
+from regard.engines.state import Pooled, Sums
+from regard.weights import Softmax, Statistics
+
+
+class _Wanted(NamedTuple):
+    """A tensor of a step that needs a gradient."""
+
+    place: int  # among the tensors of the form
+    step: int
+    role: Role
+
+
+class CudaProblem(Compiled):
+    """A program and its launches."""
+
+    holds_nonfinite = True
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._launch = Launch(program)
+
+    def sums(self) -> Sums:
+        pooled, peaks, totals = sum_rows(self._launch)
+        if self.program.rule == codes.SOFTMAX:
+            peaks = peaks * math.log(2)
+        return Sums(self._by_row(peaks), self._by_row(totals), pooled.reshape(*self._rows, -1))
+
+    def pool(self) -> Pooled:
+        output, peaks, totals = pool(self._launch)
+        return Pooled(output, (self._by_row(peaks), self._by_row(totals)), None)
+
+    @property
+    def _rows(self) -> tuple[int, ...]:
+        return (*self.program.problem.grid.batch_shape, self._launch.n_queries)
+
+    def _by_row(self, numbers: Tensor) -> Tensor:
+        return numbers.reshape(*self._rows, 1)
+
+    def gradients(
+        self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor
+    ) -> list[Tensor | None]:
+        problem, launch = self.program.problem, self._launch
+        tensors = problem.form.tensors()
+        n_form = len(tensors)
+        gradient = gradient.to(problem.values.dtype).expand(problem.output_shape).contiguous()
+        rows = launch.n_entries, launch.n_queries
+        peaks, totals = (each.expand(*self._rows, 1).reshape(rows).contiguous() for each in statistics[:2])
+        facts = Facts(peaks, totals, deltas_of(launch, gradient, None if centre is None else centre.contiguous()))
+
+        n_fixed = 2 if self.program.given_weight is None else 3
+        wanted = [
+            _Wanted(place, *role)
+            for place, role in enumerate(self.program.roles, start=n_fixed)
+            if needed[place] and role is not None
+        ]
+        by_row = any(each.role != "column" for each in wanted)
+        by_column = any(each.role == "column" for each in wanted)
+        to_weight = n_fixed == 3 and needed[2]
+        found: list[Tensor | None] = [
+            torch.zeros_like(each) if need else None
+            for each, need in zip((*tensors, problem.values), needed, strict=False)
+        ]
+        of_rows = of_columns = None
+        if needed[0] or by_row or to_weight:
+            of_rows = differentiate_by_rows(launch, gradient, facts, learns=by_row, learns_weight=to_weight)
+        if needed[1] or by_column or needed[n_form]:
+            of_columns = differentiate_by_columns(launch, gradient, facts, learns=by_column)
+        if needed[0] and of_rows is not None:
+            found[0] = self._summed(of_rows.to_left, tensors[0])
+        if needed[1] and of_columns is not None:
+            found[1] = self._summed(of_columns.to_right, tensors[1])
+        if needed[n_form] and of_columns is not None:
+            found[n_form] = self._summed(of_columns.to_values, problem.values)
+        if to_weight and of_rows is not None and of_rows.squares is not None:
+            found[2] = self._summed(of_rows.squares.double().sum(-2, keepdim=True), tensors[2])
+        for each in wanted:
+            found[each.place] = self._learned(each, tensors[each.place], of_rows, of_columns)
+        if any(needed[n_form + 1 :]):
+            found.append(self._sink_gradient(statistics, facts.deltas))
+        return found + [None] * (len(needed) - len(found))
+
+    def _summed(self, gradient: Tensor, like: Tensor) -> Tensor:
+        """The gradient of a tensor from that of every batch entry."""
+        whole = gradient.reshape(*self.program.problem.grid.batch_shape, *gradient.shape[-2:])
+        return whole.sum_to_size(like.shape).to(like.dtype)
+
+    def _learned(
+        self, wanted: _Wanted, like: Tensor, of_rows: RowGradients | None, of_columns: ColumnGradients | None
+    ) -> Tensor:
+        """The gradient of a step's parameter from what each row or column gives it."""
+        found = of_columns if wanted.role == "column" else of_rows
+        assert found is not None
+        assert found.sums is not None
+        lines = found.sums[..., wanted.step].double().unsqueeze(-1)  # (entries, n, 1)
+        if wanted.role == "number":
+            lines = lines.sum(-2, keepdim=True)
+        elif wanted.role == "column" and self.program.steps[wanted.step] == codes.ADD_COLUMN:
+            lines = lines.mT  # a bias has columns along its last axis
+        return self._summed(lines, like)
+
+    def _sink_gradient(self, statistics: Statistics, deltas: Tensor) -> Tensor:
+        """−Σ_i α_i(sink) · δ_i: a sink takes weight from every key of a row."""
+        rule = self.program.problem.rule
+        assert isinstance(rule, Softmax)
+        assert isinstance(rule.sink, Tensor)
+        share = rule.sink_weight(statistics)  # (..., n_queries, 1)
+        total = (-share * self._by_row(deltas)).double().sum_to_size(*rule.sink.shape, 1, 1)
+        return total.reshape(rule.sink.shape).to(rule.sink.dtype)
+
+    def readable(self, advance: Callable[[float], None]) -> Readable:
+        raise NotImplementedError("the CUDA kernels read no weights")  # `CudaKernels.unready` says so first

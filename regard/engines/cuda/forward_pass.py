@@ -1,0 +1,105 @@
+"""The forward pass: sums of every row over all keys, or over shares of them that are merged in a fixed order."""
+
+from __future__ import annotations
+
+import torch
+import triton
+from torch import Tensor
+
+from regard.engines.cuda.kernels.forward import merge_splits, pool_rows
+from regard.engines.cuda.launch import Launch
+from regard.engines.cuda.launch_settings import Settings, block_of, forward_settings
+
+# Programs for each multiprocessor that few queries are split for, and tiles that a share has at least.
+PROGRAMS, LEAST_TILES = 4, 4
+MERGED_ROWS = 16
+
+
+def sum_rows(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
+    """(pooled, peaks, totals) of every row, unfinished, (entries, n_queries, …); peaks of softmax are in log₂."""
+    pooled, peaks, totals = _sum_shares(launch, _settings(launch), 1)
+    return pooled.squeeze(1), peaks.squeeze(1), totals.squeeze(1)
+
+
+def pool(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
+    """(output, peaks, totals): the output has the shape and dtype of the problem's."""
+    problem, settings = launch.program.problem, _settings(launch)
+    output = torch.empty(problem.output_shape, dtype=problem.dtype, device=launch.device)
+    peaks, totals = launch.empty(2, launch.n_entries, launch.n_queries)
+    n_splits = _n_splits(launch, settings)
+    if n_splits == 1:
+        _launch_rows(launch, settings, 1, (output, launch.strides_of(output), peaks, totals), split=False)
+        return output, peaks, totals
+    sums = _sum_shares(launch, settings, n_splits)
+    merge_splits[(launch.n_entries * triton.cdiv(launch.n_queries, MERGED_ROWS),)](
+        sums,
+        (output, launch.strides_of(output), peaks, totals),
+        launch.sink,
+        launch.n_queries,
+        *launch.batch_sizes,
+        n_splits,
+        RULE=launch.program.rule,
+        SINK=bool(launch.sink),
+        VALUE_DIM=launch.value_dim,
+        BLOCK_VALUE_DIM=block_of(launch.value_dim),
+        ROWS=MERGED_ROWS,
+    )
+    return output, peaks, totals
+
+
+def _settings(launch: Launch) -> Settings:
+    return forward_settings(launch.program.left.dtype, launch.dim, launch.value_dim, launch.n_queries)
+
+
+def _n_splits(launch: Launch, settings: Settings) -> int:
+    """In how many shares keys are split: as few as keep the whole GPU at work."""
+    if launch.device.type != "cuda":
+        return 1
+    programs = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows)
+    tiles = triton.cdiv(launch.n_keys, settings.columns)
+    room = PROGRAMS * torch.cuda.get_device_properties(launch.device).multi_processor_count
+    return int(max(min(room // programs, tiles // LEAST_TILES), 1))
+
+
+def _sum_shares(launch: Launch, settings: Settings, n_splits: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The sums over each share of the keys: (entries, splits, n_queries, …)."""
+    shape = launch.n_entries, n_splits, launch.n_queries
+    pooled, (peaks, totals) = launch.empty(*shape, launch.value_dim), launch.empty(2, *shape)
+    n1, n2 = launch.batch_sizes
+    entry, share, row, _ = pooled.stride()
+    strides = -n1 * n2 * entry, -n2 * entry, -entry, -row, -share
+    _launch_rows(launch, settings, n_splits, (pooled, strides, peaks, totals), split=True)
+    return pooled, peaks, totals
+
+
+def _launch_rows(
+    launch: Launch,
+    settings: Settings,
+    n_splits: int,
+    outputs: tuple[Tensor, tuple[int, ...], Tensor, Tensor],
+    *,
+    split: bool,
+) -> None:
+    n_programs = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows) * n_splits
+    flags = launch.flags(n_programs)
+    for safe in launch.passes:
+        pool_rows[(n_programs,)](
+            launch.inputs,
+            (*outputs, flags),
+            launch.program.terms,
+            launch.mask,
+            launch.sink,
+            launch.dropout,
+            launch.n_queries,
+            launch.n_keys,
+            *launch.batch_sizes,
+            launch.program.scale,
+            n_splits,
+            SINK=bool(launch.sink),
+            SPLIT=split,
+            SAFE=safe,
+            ROWS=settings.rows,
+            COLUMNS=settings.columns,
+            **launch.codes,
+            **settings.options,
+        )

@@ -1,0 +1,104 @@
+"""Scores of pairs before any step: dot products, or sums of squared differences; and the gradients of the latter.
+
+Squared distances of half precision are products where those lose nothing that shows: q² + k² − 2qk cancels where
+vectors lie far from the origin and close together. There, and in float32, differences come first; which it is, each
+tile decides.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from regard.engines.cuda.kernels.products import scored_product
+from regard.engines.cuda.kernels.tile_scores import start_of
+
+DOT = tl.constexpr(0)
+SQUARE = tl.constexpr(1)
+
+# ‖q‖² + ‖k‖², times what the score multiplies them by, up to which products serve: float32 then rounds a score by no
+# more than half precision shows.
+NEAR = tl.constexpr(2048.0)
+
+
+@triton.jit
+def load_tile(pointer, strides, at, start, span, length, dims, DIM: tl.constexpr):
+    """Some vectors of a batch entry, `(vectors, dims)`; 0 beyond the last vector and the last dim.
+
+    The numbers of a vector lie together.
+    """
+    base = pointer + start_of(strides, at) - tl.cast(start, tl.int64) * strides[3]
+    inside = (start + span < length)[:, None] & (dims < DIM)[None, :]
+    return tl.load(base - span[:, None] * strides[3] + dims[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def load_weights(inputs, at, dims, FORM: tl.constexpr, DIM: tl.constexpr):
+    """What each channel of a squared distance is multiplied by; anything for a product."""
+    weight = dims
+    if FORM == SQUARE:
+        weight = tl.load(inputs[6] + start_of(inputs[7], at) - dims * inputs[7][3], mask=dims < DIM, other=0.0)
+    return weight
+
+
+@triton.jit
+def load_coordinate(side, at, channel):
+    """One coordinate of some vectors, in float32. `side`: a pointer, strides, the first vector, a span, how many."""
+    base = side[0] + start_of(side[1], at) - tl.cast(side[2], tl.int64) * side[1][3] + channel
+    return tl.load(base - side[3] * side[1][3], mask=side[2] + side[3] < side[4], other=0.0).to(tl.float32)
+
+
+@triton.jit
+def difference_of(one, other, at, channel):
+    """left_c − right_c of every pair of a tile."""
+    return load_coordinate(one, at, channel)[:, None] - load_coordinate(other, at, channel)[None, :]
+
+
+@triton.jit
+def are_near(left, right, weight, scale):
+    """Whether products serve for the squared distances of a tile."""
+    one, other = left.to(tl.float32), right.to(tl.float32)
+    most = tl.max(tl.sum(one * one * weight[None, :], 1)) + tl.max(tl.sum(other * other * weight[None, :], 1))
+    return most * tl.abs(scale) <= NEAR
+
+
+@triton.jit
+def pair_scores(
+    left, right, sides, weight, inputs, at, scale, FORM: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr
+):
+    """scale · left · rightᵀ, or scale · Σ_c w_c (left_c − right_c)²; `sides` as in `load_coordinate`."""
+    if FORM == DOT:
+        scores = scored_product(left, right, PRECISION)
+    elif left.dtype == tl.float32:
+        scores = summed_squares(sides, inputs, at, left, right, DIM)
+    elif are_near(left, right, weight, scale):
+        one, other = left.to(tl.float32), right.to(tl.float32)
+        cross = scored_product((one * weight[None, :]).to(left.dtype), right, PRECISION)
+        norms = tl.sum(one * one * weight[None, :], 1)[:, None] + tl.sum(other * other * weight[None, :], 1)[None, :]
+        scores = norms - 2.0 * cross
+    else:
+        scores = summed_squares(sides, inputs, at, left, right, DIM)
+    return scores * scale
+
+
+@triton.jit
+def summed_squares(sides, inputs, at, left, right, DIM: tl.constexpr):
+    """Σ_c w_c (left_c − right_c)², differences first."""
+    scores = tl.zeros((left.shape[0], right.shape[0]), tl.float32)
+    for channel in range(0, DIM):
+        difference = difference_of(sides[0], sides[1], at, channel)
+        factor = tl.load(inputs[6] + start_of(inputs[7], at) - channel * inputs[7][3])
+        scores += factor * difference * difference
+    return scores
+
+
+@triton.jit
+def add_differences(found, squares, slopes, sides, at, dims, DIM: tl.constexpr, SQUARES: tl.constexpr):
+    """found + Σ_j dS (left − right), and squares + Σ_j dS (left − right)², for each channel."""
+    for channel in range(0, DIM):
+        difference = difference_of(sides[0], sides[1], at, channel)
+        here = (dims == channel)[None, :]
+        found += tl.where(here, tl.sum(slopes * difference, 1)[:, None], 0.0)
+        if SQUARES:
+            squares += tl.where(here, tl.sum(slopes * difference * difference, 1)[:, None], 0.0)
+    return found, squares

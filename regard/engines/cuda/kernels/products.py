@@ -1,0 +1,50 @@
+"""Matrix products, and those in which a weight of 0 annihilates NaN."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+WIDE = tl.constexpr("wide")  # a precision: operands are float32 first, as Triton's interpreter wants bfloat16
+
+
+@triton.jit
+def matrix_product(left, right, total, PRECISION: tl.constexpr):
+    """total + left @ right, in float32."""
+    if PRECISION == WIDE:
+        total = tl.dot(left.to(tl.float32), right.to(tl.float32), total)
+    else:
+        total = tl.dot(left, right, total, input_precision=PRECISION)
+    return total
+
+
+@triton.jit
+def scored_product(left, right, PRECISION: tl.constexpr):
+    """left @ rightᵀ, in float32."""
+    nothing = tl.zeros((left.shape[0], right.shape[0]), tl.float32)
+    return matrix_product(left, tl.trans(right), nothing, PRECISION)
+
+
+@triton.jit
+def pooled_product(weights, vectors, total, PRECISION: tl.constexpr, SAFE: tl.constexpr):
+    """total + weights @ vectors; where `SAFE`, a weight of 0 annihilates NaN and infinity among the vectors."""
+    if SAFE:
+        large, nothing = float("inf"), tl.zeros_like(total)
+        is_nan = vectors != vectors
+        up, down = vectors == large, vectors == -large
+        finite = tl.where(is_nan | up | down, 0.0, vectors).to(vectors.dtype)
+        total = matrix_product(weights.to(vectors.dtype), finite, total, PRECISION)
+        # How many of each are visible: small whole numbers, which every dtype holds or rounds to what is not 0.
+        positive = (weights > 0).to(vectors.dtype)
+        negative = (weights < 0).to(vectors.dtype)
+        unknown = matrix_product(positive + negative, is_nan.to(vectors.dtype), nothing, PRECISION)
+        rising = matrix_product(positive, up.to(vectors.dtype), nothing, PRECISION)
+        rising = matrix_product(negative, down.to(vectors.dtype), rising, PRECISION)
+        falling = matrix_product(positive, down.to(vectors.dtype), nothing, PRECISION)
+        falling = matrix_product(negative, up.to(vectors.dtype), falling, PRECISION)
+        total = tl.where(rising > 0, total + large, total)
+        total = tl.where(falling > 0, total - large, total)
+        total = tl.where(unknown > 0, float("nan"), total)
+    else:
+        total = matrix_product(weights.to(vectors.dtype), vectors, total, PRECISION)
+    return total

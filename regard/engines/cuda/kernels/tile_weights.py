@@ -1,0 +1,119 @@
+"""The weights of a tile: mask, rule, dropout."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from regard.engines.cuda.kernels.tile_scores import LOG2_E, across, load_vector, start_of
+from regard.engines.kernels import codes
+
+SOFTMAX = tl.constexpr(codes.SOFTMAX)
+PROPORTIONAL = tl.constexpr(codes.PROPORTIONAL)
+CONIC = tl.constexpr(codes.CONIC)
+RAW = tl.constexpr(codes.RAW)
+SIGMOID = tl.constexpr(codes.SIGMOID)
+UNIFORM = tl.constexpr(codes.UNIFORM)
+
+# How a mask is given: none; the first and the last but one column of each row; or a number for each pair, not 0 where
+# it is allowed.
+NO_MASK = tl.constexpr(0)
+BOUNDS = tl.constexpr(1)
+PAIRS = tl.constexpr(2)
+
+
+@triton.jit
+def mask_rows(mask, at, start, span, n_queries, MASK: tl.constexpr):
+    """What the mask says of rows: their bounds, where it is given so. Rows beyond the last are fully masked."""
+    first, stop = span, span
+    if MASK == BOUNDS:
+        first = load_vector(mask[0], mask[1], at, start, span, n_queries).to(tl.int32)
+        stop = load_vector(mask[2], mask[3], at, start, span, n_queries).to(tl.int32)
+    return first, stop
+
+
+@triton.jit
+def allowed_pairs(
+    mask, of_rows, at, row_start, row_span, column_start, column_span, sizes, MASK: tl.constexpr, TURNED: tl.constexpr
+):
+    """Which pairs of a tile exist and the mask allows."""
+    row, column = across(row_start + row_span, column_start + column_span, TURNED)
+    inside = (row < sizes[0]) & (column < sizes[1])
+    if MASK == BOUNDS:
+        first, _ = across(of_rows[0], column_span, TURNED)
+        stop, _ = across(of_rows[1], column_span, TURNED)
+        inside = inside & (column >= first) & (column < stop)
+    elif MASK == PAIRS:
+        row, column = across(row_span, column_span, TURNED)
+        strides = mask[1]
+        base = mask[0] + start_of(strides, at)
+        base -= tl.cast(row_start, tl.int64) * strides[3] + tl.cast(column_start, tl.int64) * strides[4]
+        inside = inside & (tl.load(base - row * strides[3] - column * strides[4], mask=inside, other=0) != 0)
+    return inside
+
+
+@triton.jit
+def numerators(scores, allowed, RULE: tl.constexpr):
+    """The numerators of a rule that is not softmax, 0 where a pair is not allowed."""
+    allowed = allowed & (scores != -float("inf"))
+    if RULE == CONIC:
+        scores = tl.where(scores < 0, 0.0, scores)
+    elif RULE == SIGMOID:
+        scores = 1.0 / (1.0 + tl.exp2(scores * -LOG2_E))
+    elif RULE == UNIFORM:
+        scores = scores * 0.0 + 1.0
+    elif RULE == PROPORTIONAL:
+        # Such weights do not exist; the host is told by what is no number.
+        scores = tl.where(scores < 0, float("nan"), scores)
+    return tl.where(allowed, scores, 0.0)
+
+
+@triton.jit
+def weights_and_slopes(scores, allowed, log_total, inverse, RULE: tl.constexpr):
+    """α of a tile, and the diagonal part of dα/da.
+
+    Args:
+        scores: The tile.
+        allowed: Which pairs are.
+        log_total: log₂ Z of each row, +inf for a fully masked one; used by softmax.
+        inverse: 1/Z of each row; used by the other rules that divide by a sum.
+    """
+    if RULE == SOFTMAX:
+        weights = tl.where(allowed, tl.exp2(scores * LOG2_E - log_total), 0.0)
+        slopes = weights
+    else:
+        weights = numerators(scores, allowed, RULE)
+        if RULE == SIGMOID:
+            slopes = weights * (1.0 - weights)
+        elif RULE == CONIC:
+            slopes = tl.where(allowed & (scores > 0), 1.0, 0.0)
+        elif RULE == UNIFORM:
+            slopes = tl.zeros_like(weights)
+        else:
+            slopes = tl.where(allowed, 1.0, 0.0)
+        if RULE == PROPORTIONAL or RULE == UNIFORM:
+            weights, slopes = weights * inverse, slopes * inverse
+    return weights, slopes
+
+
+@triton.jit
+def mix(bits):
+    """The hash of `engines/dropout.py`, on 32 bits."""
+    bits = (bits ^ (bits >> 16)) * 0x21F0AAAD
+    bits = (bits ^ (bits >> 15)) * 0x735A2D97
+    return bits ^ (bits >> 15)
+
+
+@triton.jit
+def row_hashes(seed, entry, rows):
+    """What dropout's hash of a pair takes from its batch entry and row."""
+    low = (seed & 0xFFFFFFFF).to(tl.uint32)
+    high = (seed >> 32).to(tl.uint32)
+    return mix(mix(entry.to(tl.uint32) + low) ^ mix(rows.to(tl.uint32) + high))
+
+
+@triton.jit
+def keep_factors(of_rows, columns, threshold, factor, TURNED: tl.constexpr):
+    """What dropout multiplies the weights of a tile by."""
+    by_row, by_column = across(of_rows, mix(columns.to(tl.uint32)), TURNED)
+    return tl.where(mix(by_row + by_column) >= threshold.to(tl.uint32), factor, 0.0)

@@ -1,0 +1,102 @@
+"""What the launches of one problem share: pointers with their strides, sizes, and what kernels are specialised by."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.engines.cuda.launch_settings import block_of
+from regard.engines.cuda.program import Program
+from regard.weights import Softmax
+
+DOT, SQUARE = 0, 1  # as `kernels/pair_scores.py` has them
+
+
+class Launch:
+    """The arguments of every kernel that computes a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        grid = program.problem.grid
+        self.device = grid.device
+        self.n_queries, self.n_keys = grid.n_queries, grid.n_keys
+        self.dim, self.value_dim = program.left.shape[-1], program.values.shape[-1]
+        # The first of three batch axes need not be known.
+        self.batch_sizes = program.batch.sizes[1:]
+        self.n_entries = program.n_entries
+
+    @cached_property
+    def inputs(self) -> tuple[Any, ...]:
+        """Queries, keys, values, and weights of channels if there are any, each with its strides."""
+        program = self.program
+        tensors = [(program.left, 2), (program.right, 2), (program.values, 2)]
+        if program.weight is not None:
+            tensors.append((program.weight, 1))
+        return tuple(part for each, own in tensors for part in (each, program.batch.strides(each, own)))
+
+    @cached_property
+    def mask(self) -> tuple[Any, ...]:
+        return self.program.mask.spelled(self.program.batch)
+
+    @cached_property
+    def sink(self) -> tuple[Any, ...]:
+        rule = self.program.problem.rule
+        sink = rule.sink if isinstance(rule, Softmax) else None
+        if sink is None:
+            return ()
+        tensor = torch.as_tensor(sink, dtype=torch.float32, device=self.device).detach()
+        return tensor, self.program.batch.strides(tensor, 0)
+
+    @cached_property
+    def dropout(self) -> tuple[Any, ...]:
+        """The seed, on the device, the number below which a hash drops its weight, and what multiplies the others."""
+        problem = self.program.problem
+        if not problem.dropout:
+            return ()
+        seed = torch.as_tensor(problem.seed, dtype=torch.int64, device=self.device)
+        return seed, int(problem.dropout * 2**32), 1 / (1 - problem.dropout)
+
+    @cached_property
+    def codes(self) -> dict[str, Any]:
+        """What every kernel over tiles is specialised by."""
+        program = self.program
+        return {
+            "FORM": DOT if program.weight is None else SQUARE,
+            "STEPS": program.steps,
+            "RULE": program.rule,
+            "MASK": program.mask.code,
+            "DROPOUT": bool(program.problem.dropout),
+            "PRECISION": self._precision,
+            "DIM": self.dim,
+            "VALUE_DIM": self.value_dim,
+            "BLOCK_DIM": block_of(self.dim),
+            "BLOCK_VALUE_DIM": block_of(self.value_dim),
+        }
+
+    @property
+    def _precision(self) -> str:
+        """How products of float32 are computed: exactly enough, unless torch was told that less will do."""
+        if self.device.type != "cuda":
+            return "wide"  # Triton's interpreter
+        return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+    @property
+    def passes(self) -> tuple[bool, ...]:
+        """Whether each launch is the safe one: it comes second, and ends at once where the first found all finite."""
+        return (False, True) if self.program.may_annihilate else (False,)
+
+    def strides_of(self, tensor: Tensor) -> tuple[int, ...]:
+        """Of vectors `(…, n, dim)` that lie together, with every batch axis; times −1, as `Batch.strides`."""
+        n1, n2 = self.batch_sizes
+        size = tensor.shape[-2] * tensor.shape[-1]
+        return -n1 * n2 * size, -n2 * size, -size, -tensor.shape[-1]
+
+    def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.empty(shape, dtype=dtype, device=self.device)
+
+    def flags(self, n_programs: int) -> Tensor:
+        """Where each program says whether something in its results is not finite."""
+        return self.empty(n_programs, dtype=torch.int32)

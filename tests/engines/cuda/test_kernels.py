@@ -1,0 +1,165 @@
+"""The kernels for GPUs, run by Triton's interpreter where there is none: they match the definition, or refuse."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+import regard
+from regard import attend
+from regard.engines import Tiled
+from regard.engines.cuda.cuda_kernels import CudaKernels
+from regard.engines.kernels import dispatch
+from regard.testing import MASKS, RULES, SCORES, Case, Sizes, check
+
+# The interpreter computes in NumPy, which warns where a GPU does not.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+KERNELS = Tiled(kernels=True)
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+# What has no kernel yet, and goes by plain torch.
+OTHER_RULES = {"OneHot", "Sparsemax", "Entmax", "Entmax, alpha learned", "TopK", "TopK(Raw)", "TopK(Sparsemax)"}
+OTHER_SCORES = {"Additive", "Gated(Additive)", "Laplacian", "Equal", "Custom", "sum of scores", "RelativeBias"}
+
+PAIRS = [
+    (score, rule)
+    for score, rule in itertools.product(SCORES, RULES)
+    if score not in OTHER_SCORES
+    and rule not in OTHER_RULES
+    and not Case(score, rule, "no mask").expected_error
+    # A negative score under Proportional gives NaN, since nobody waits for the device to raise.
+    and not Case(score, rule, "no mask").may_be_negative
+]
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.fixture(autouse=True)
+def on_this_device(monkeypatch):
+    monkeypatch.setitem(dispatch._KERNELS, DEVICE, CudaKernels())
+
+
+def cases():
+    """Every score × rule once; each meets every third mask and every dtype with some of the others."""
+    masks = itertools.cycle(MASKS)
+    for place, (score, rule) in enumerate(PAIRS):
+        yield Case(score, rule, next(masks), DTYPES[place % 3], DEVICE)
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=str)
+def test_kernels_match_the_definition(case):
+    assert check(KERNELS, case).matched
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_kernels_match_the_definition_under_every_mask(mask):
+    assert check(KERNELS, Case("Gated", "Softmax", mask, torch.float32, DEVICE)).matched
+
+
+VARIANTS = (
+    "dropout", "NaN and infinity", "one query", "no batch axes", "batch axes of values alone",
+    "batch axes of queries alone", "one tensor for all", "not contiguous",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mask", ["no mask", "Causal, end", "Strided"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_kernels_match_the_definition_on_unusual_inputs(variant, mask):
+    score = {"no mask": "Gaussian", "Causal, end": "ScaledDot", "Strided": "SoftCap"}[mask]
+    assert check(KERNELS, Case(score, "Softmax", mask, torch.float32, DEVICE, variant=variant)).matched
+
+
+@pytest.mark.parametrize("score", ["Gated", "Multiplicative", "Bias"])
+def test_what_a_score_learns_gets_no_nan_from_a_masked_key(score):
+    assert check(KERNELS, Case(score, "Softmax", "Causal, end", variant="NaN and infinity", device=DEVICE)).matched
+
+
+@pytest.mark.parametrize("rule", sorted(OTHER_RULES))
+def test_rules_without_a_kernel_are_refused_by_name(rule):
+    reason = dispatch.why_unsupported(Case("Dot", rule, "no mask", device=DEVICE).make(torch.float32))
+    assert reason is not None
+    assert rule.partition("(")[0].partition(",")[0] in reason
+
+
+@pytest.mark.parametrize("score", sorted(OTHER_SCORES))
+def test_scores_without_a_kernel_are_refused(score):
+    assert dispatch.why_unsupported(Case(score, "Softmax", "no mask", device=DEVICE).make(torch.float32)) is not None
+
+
+def test_vectors_that_are_too_wide_are_refused():
+    x = torch.randn(4, 300, device=DEVICE)
+    with pytest.raises(regard.errors.EngineRefusal, match="vectors of up to 256, not 300"):
+        attend(x, x, x, score=regard.SoftCap(regard.Dot(), 2.0), engine=KERNELS)
+
+
+@pytest.mark.parametrize("rule", ["Softmax", "Softmax, sink", "Sigmoid", "Proportional"])
+@pytest.mark.parametrize("n_splits", [2, 3, 7])
+def test_keys_that_are_split_are_merged(monkeypatch, rule, n_splits):
+    from regard.engines.cuda import forward_pass
+
+    monkeypatch.setattr(forward_pass, "_n_splits", lambda *_: n_splits)
+    size = Sizes(n_queries=3, n_keys=260, batch=1)
+    for mask in ("no mask", "Causal, end"):
+        assert check(KERNELS, Case("ScaledDot", rule, mask, torch.float32, DEVICE, size)).matched
+
+
+def test_sums_of_parts_merge():
+    q, k, v = torch.randn(3, 2, 40, 8, device=DEVICE)
+    halves = [regard.partial(q, k[:, part], v[:, part]) for part in (slice(0, 17), slice(17, 40))]
+    merged = halves[0].merge(halves[1]).finish()
+    torch.testing.assert_close(merged, attend(q, k, v, engine="reference"), rtol=1e-5, atol=1e-5)
+
+
+def test_squared_distances_far_from_the_origin_keep_their_digits():
+    """In float32 differences come first; in half precision where products would cancel, which each tile decides."""
+    spread = torch.linspace(-2, 2, 40, device=DEVICE)[:, None].expand(40, 3)
+    for dtype, far in ((torch.float32, 1e3), (torch.float16, 1e3), (torch.bfloat16, 3e4)):
+        step = torch.finfo(dtype).eps * far
+        points = (far + (spread / step).round() * step).to(dtype)
+        values = torch.randn(40, 2, device=DEVICE).to(dtype)
+        options = {"score": regard.Gaussian(max(step, 0.5))}
+        exact = attend(points.double(), points.double(), values.double(), engine="reference", **options)
+        got = attend(points, points, values, engine=KERNELS, **options)
+        torch.testing.assert_close(got.double(), exact, rtol=0, atol=8 * torch.finfo(dtype).eps)
+
+
+def test_a_negative_score_under_proportional_gives_no_number():
+    q, k = torch.tensor([[1.0, 0.0], [0.0, 1.0]], device=DEVICE), torch.tensor([[-1.0, 2.0]], device=DEVICE)
+    got = attend(q, k, k, score=regard.Dot(), weights=regard.Proportional(), engine=KERNELS)
+    assert got.isnan().all(-1).tolist() == [True, False]
+
+
+def test_more_batch_axes_than_three_that_cannot_be_joined():
+    q = torch.randn(2, 1, 2, 1, 2, 3, 4, device=DEVICE)
+    k = torch.randn(1, 2, 1, 2, 1, 5, 4, device=DEVICE)
+    options = {"score": regard.SoftCap(regard.Dot(), 2.0)}
+    got = attend(q, k, k, **options)
+    torch.testing.assert_close(got, attend(q, k, k, engine="reference", **options), rtol=1e-5, atol=1e-5)
+
+
+def test_second_derivatives():
+    q, k, v = (torch.randn(2, 9, 4, device=DEVICE, requires_grad=True) for _ in range(3))
+
+    def twice(engine):
+        output = attend(q, k, v, score=regard.SoftCap(regard.ScaledDot(), 2.0), engine=engine)
+        (first,) = torch.autograd.grad(output.square().sum(), q, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), (q, k, v))
+
+    for one, other in zip(twice(KERNELS), twice("reference"), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_the_same_inputs_give_the_same_bits():
+    q, k, v = (torch.randn(1, 2, 70, 16, device=DEVICE, requires_grad=True) for _ in range(3))
+
+    def run():
+        output = attend(q, k, v, weights=regard.Sigmoid(), mask=regard.Causal(), engine=KERNELS)
+        return [output, *torch.autograd.grad(output.sum(), (q, k, v))]
+
+    first = run()
+    for _ in range(2):
+        assert all(map(torch.equal, run(), first))
