@@ -10,7 +10,11 @@ from torch import Tensor
 
 from regard.engines.cuda.launch_settings import block_of
 from regard.engines.cuda.program import Program
+from regard.engines.kernels import codes
 from regard.weights import Softmax
+
+# Rules whose weights may leave float16.
+UNBOUNDED = {codes.CONIC, codes.RAW, codes.PROPORTIONAL}
 
 DOT, SQUARE = 0, 1  # as `kernels/pair_scores.py` has them
 
@@ -78,7 +82,9 @@ class Launch:
 
     @property
     def _precision(self) -> str:
-        """How products of float32 are computed: exactly enough, unless torch was told that less will do."""
+        """How products are computed: in float32 exactly enough, unless torch was told that less will do."""
+        if self.program.values.dtype == torch.float16 and self.program.rule in UNBOUNDED:
+            return "whole"
         if self.device.type != "cuda":
             return "wide"  # Triton's interpreter
         return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"

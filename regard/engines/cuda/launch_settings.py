@@ -1,4 +1,7 @@
-"""How large the blocks of kernels are and how many warps share one: a table, by shape; nothing is tried at run time."""
+"""How large the blocks of kernels are and how many warps share one: a table, by shape; nothing is tried at run time.
+
+Chosen on an H200, of six for each direction, for bfloat16 of dims 64 and 128; others are what fits.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,9 @@ def forward_settings(dtype: torch.dtype, dim: int, value_dim: int, n_queries: in
     if n_queries <= 16:
         return Settings(16, 64 if widest * dtype.itemsize <= 512 else 32, 4, 2)
     if dtype.itemsize == 2:
-        if n_queries <= 64:
+        if n_queries <= 64 or widest <= 64:
             return Settings(64, 64, 4, 3 if widest <= 128 else 2)
-        return Settings(128, 64, 8 if widest > 64 else 4, 3 if widest <= 128 else 2)
+        return Settings(128, 64, 8, 3 if widest <= 128 else 2)
     if widest > 128:
         return Settings(32, 16, 4, 1)
     return Settings(64, 64, 4, 2) if widest <= 64 else Settings(64, 32, 8, 1)
@@ -44,7 +47,5 @@ def backward_settings(dtype: torch.dtype, dim: int, value_dim: int) -> Settings:
     """Of both passes back."""
     widest = max(block_of(dim), block_of(value_dim))
     if dtype.itemsize == 2:
-        if widest <= 64:
-            return Settings(64, 128, 8, 2)
-        return Settings(64, 64, 8, 2) if widest <= 128 else Settings(32, 32, 4, 1)
+        return Settings(64, 64, 4, 2) if widest <= 128 else Settings(32, 32, 4, 1)
     return Settings(32, 32, 4, 1) if widest <= 128 else Settings(16, 16, 4, 1)

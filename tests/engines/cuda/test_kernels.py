@@ -127,6 +127,15 @@ def test_squared_distances_far_from_the_origin_keep_their_digits():
         torch.testing.assert_close(got.double(), exact, rtol=0, atol=8 * torch.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("rule", [regard.Raw(), regard.Conic(), regard.Proportional()], ids=str)
+def test_weights_beyond_float16_are_not_rounded_to_it(rule):
+    q, k = torch.full((3, 4), 200.0, device=DEVICE).half(), torch.full((5, 4), 200.0, device=DEVICE).half()
+    values = torch.linspace(-1, 1, 5, device=DEVICE)[:, None].expand(5, 2).half() / 1024
+    got = attend(q, k, values, score=regard.Dot(), weights=rule, engine=KERNELS)
+    wanted = attend(q, k, values, score=regard.Dot(), weights=rule, engine="reference")
+    torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
+
+
 def test_a_negative_score_under_proportional_gives_no_number():
     q, k = torch.tensor([[1.0, 0.0], [0.0, 1.0]], device=DEVICE), torch.tensor([[-1.0, 2.0]], device=DEVICE)
     got = attend(q, k, k, score=regard.Dot(), weights=regard.Proportional(), engine=KERNELS)

@@ -79,7 +79,7 @@ def load_facts(facts, entry, rows, n_queries, RULE: tl.constexpr, CENTRED: tl.co
 def tile_gradients(
     left, right, sides, weight, inputs, over_values, keep, of_rows, of_tile, allowed, facts, terms, at, scale,
     FORM: tl.constexpr, STEPS: tl.constexpr, RULE: tl.constexpr, LEARNS: tl.constexpr, AXIS: tl.constexpr,
-    PRECISION: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr, SUMS: tl.constexpr,
+    SAFE: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr, SUMS: tl.constexpr,
 ):  # fmt: skip
     """(α, dS before the steps, what each step's parameter gets of each row or column) of a tile.
 
@@ -93,7 +93,7 @@ def tile_gradients(
     """
     raw = tl.zeros_like(over_values)
     if RULE != UNIFORM:
-        raw = pair_scores(left, right, sides, weight, inputs, at, scale, FORM, PRECISION, DIM)
+        raw = pair_scores(left, right, sides, weight, inputs, at, scale, FORM, SAFE, PRECISION, DIM)
     scores, allowed = stepped(raw, allowed, of_rows, of_tile, terms, at, len(STEPS), STEPS)
     allowed = allowed & (scores != -float("inf"))
     weights, slopes = weights_and_slopes(scores, allowed, facts[0], facts[1], RULE)
@@ -171,7 +171,7 @@ def differentiate_rows(
         _, slopes, more = tile_gradients(
             queries, keys, sides, weight, inputs, over_values, keep, of_rows, of_tile, allowed, by_row, terms, at,
             scale, FORM, STEPS,
-            RULE, LEARNS, 1, PRECISION, DIM, ROWS, SUMS,
+            RULE, LEARNS, 1, SAFE, PRECISION, DIM, ROWS, SUMS,
         )  # fmt: skip
         if LEARNS:
             learned += more
@@ -255,7 +255,7 @@ def differentiate_columns(
         weights, slopes, more = tile_gradients(
             keys, queries, sides, weight, inputs, over_values, keep, of_rows, of_tile, allowed, by_row, terms, at,
             scale, FORM, STEPS,
-            RULE, LEARNS, 1, PRECISION, DIM, COLUMNS, SUMS,
+            RULE, LEARNS, 1, SAFE, PRECISION, DIM, COLUMNS, SUMS,
         )  # fmt: skip
         if LEARNS:
             learned += more

@@ -80,7 +80,7 @@ def absorb(
             (inputs[0], inputs[1], row_start, row_span, sizes[0]),
             (inputs[2], inputs[3], column_start, column_span, sizes[1]),
         )
-        scores = pair_scores(queries, keys, sides, weight, inputs, at, scale, FORM, PRECISION, DIM)
+        scores = pair_scores(queries, keys, sides, weight, inputs, at, scale, FORM, SAFE, PRECISION, DIM)
     of_tile = tile_terms(terms, of_rows, at, row_start, row_span, column_start, column_span, sizes, STEPS, TURNED=False)
     scores, allowed = stepped(scores, allowed, of_rows, of_tile, terms, at, len(STEPS), STEPS)
     if RULE == SOFTMAX:

@@ -64,12 +64,22 @@ def are_near(left, right, weight, scale):
 
 @triton.jit
 def pair_scores(
-    left, right, sides, weight, inputs, at, scale, FORM: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr
+    left,
+    right,
+    sides,
+    weight,
+    inputs,
+    at,
+    scale,
+    FORM: tl.constexpr,
+    SAFE: tl.constexpr,
+    PRECISION: tl.constexpr,
+    DIM: tl.constexpr,
 ):
     """scale · left · rightᵀ, or scale · Σ_c w_c (left_c − right_c)²; `sides` as in `load_coordinate`."""
     if FORM == DOT:
         scores = scored_product(left, right, PRECISION)
-    elif left.dtype == tl.float32:
+    elif SAFE or left.dtype == tl.float32:  # few are safe, and Triton 3.6 cannot compile the choice there
         scores = summed_squares(sides, inputs, at, left, right, DIM)
     elif are_near(left, right, weight, scale):
         one, other = left.to(tl.float32), right.to(tl.float32)

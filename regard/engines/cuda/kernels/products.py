@@ -5,17 +5,29 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-WIDE = tl.constexpr("wide")  # a precision: operands are float32 first, as Triton's interpreter wants bfloat16
+# Precisions beside those of `tl.dot`. Wide: operands are float32 first, as Triton's interpreter wants bfloat16. Whole:
+# so are weights, which are not rounded to float16 before, where they may leave it.
+WIDE = tl.constexpr("wide")
+WHOLE = tl.constexpr("whole")
 
 
 @triton.jit
 def matrix_product(left, right, total, PRECISION: tl.constexpr):
     """total + left @ right, in float32."""
-    if PRECISION == WIDE:
-        total = tl.dot(left.to(tl.float32), right.to(tl.float32), total)
+    if PRECISION == WIDE or PRECISION == WHOLE:
+        # TF32 has the digits of half precision.
+        total = tl.dot(left.to(tl.float32), right.to(tl.float32), total, input_precision="tf32")
     else:
         total = tl.dot(left, right, total, input_precision=PRECISION)
     return total
+
+
+@triton.jit
+def weighted_product(weights, vectors, total, PRECISION: tl.constexpr):
+    """total + weights @ vectors, of weights in float32."""
+    if PRECISION != WHOLE:
+        weights = weights.to(vectors.dtype)
+    return matrix_product(weights, vectors, total, PRECISION)
 
 
 @triton.jit
@@ -33,7 +45,7 @@ def pooled_product(weights, vectors, total, PRECISION: tl.constexpr, SAFE: tl.co
         is_nan = vectors != vectors
         up, down = vectors == large, vectors == -large
         finite = tl.where(is_nan | up | down, 0.0, vectors).to(vectors.dtype)
-        total = matrix_product(weights.to(vectors.dtype), finite, total, PRECISION)
+        total = weighted_product(weights, finite, total, PRECISION)
         # How many of each are visible: small whole numbers, which every dtype holds or rounds to what is not 0.
         positive = (weights > 0).to(vectors.dtype)
         negative = (weights < 0).to(vectors.dtype)
@@ -46,5 +58,5 @@ def pooled_product(weights, vectors, total, PRECISION: tl.constexpr, SAFE: tl.co
         total = tl.where(falling > 0, total - large, total)
         total = tl.where(unknown > 0, float("nan"), total)
     else:
-        total = matrix_product(weights.to(vectors.dtype), vectors, total, PRECISION)
+        total = weighted_product(weights, vectors, total, PRECISION)
     return total
