@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -78,33 +78,11 @@ def differentiate_by_rows(
     to_left = launch.empty(*rows, launch.dim, dtype=_gradient_dtype(program.left, launch.n_entries))
     sums = launch.empty(*rows, _n_sums(launch)) if learns else None
     squares = launch.empty(*rows, launch.dim) if learns_weight else None
-    n_programs = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows)
     outputs = (to_left, to_left if sums is None else sums, to_left if squares is None else squares)
-    flags = launch.flags(n_programs)
-    for safe in launch.passes:
-        differentiate_rows[(n_programs,)](
-            launch.inputs,
-            (gradient, launch.strides_of(gradient)),
-            tuple(facts),
-            (*outputs, flags),
-            program.terms,
-            launch.mask,
-            launch.dropout,
-            launch.n_queries,
-            launch.n_keys,
-            *launch.batch_sizes,
-            program.scale,
-            CENTRED=_is_centred(launch),
-            PROJECTED=program.problem.may_leak,  # what is not finite has no gradient by way of its projection
-            LEARNS=learns,
-            LEARNS_WEIGHT=learns_weight,
-            SAFE=safe,
-            ROWS=settings.rows,
-            COLUMNS=settings.columns,
-            SUMS=_n_sums(launch),
-            **launch.codes,
-            **settings.options,
-        )
+    n_blocks = triton.cdiv(launch.n_queries, settings.rows)
+    _differentiate(
+        differentiate_rows, launch, n_blocks, gradient, facts, outputs, LEARNS=learns, LEARNS_WEIGHT=learns_weight
+    )
     return RowGradients(to_left, sums, squares)
 
 
@@ -115,45 +93,58 @@ def differentiate_by_columns(launch: Launch, gradient: Tensor, facts: Facts, *, 
     to_right = launch.empty(*columns, launch.dim, dtype=_gradient_dtype(program.right, launch.n_entries))
     to_values = launch.empty(*columns, launch.value_dim, dtype=_gradient_dtype(program.values, launch.n_entries))
     sums = launch.empty(*columns, _n_sums(launch)) if learns else None
-    n_programs = launch.n_entries * triton.cdiv(launch.n_keys, settings.columns)
     blocks: tuple[object, ...] = ()
     if program.mask.code == BOUNDS:
         first, stop = row_blocks(program.mask.tensors, grid, settings.rows, settings.columns)
         blocks = (first, program.batch.strides(first, 1), stop)
+    outputs = (to_right, to_values, to_right if sums is None else sums)
+    n_blocks = triton.cdiv(launch.n_keys, settings.columns)
+    _differentiate(differentiate_columns, launch, n_blocks, gradient, facts, outputs, blocks, LEARNS=learns)
+    return ColumnGradients(to_right, to_values, sums)
+
+
+def _differentiate(
+    kernel: Any,
+    launch: Launch,
+    n_blocks: int,
+    gradient: Tensor,
+    facts: Facts,
+    outputs: tuple[Tensor, ...],
+    *more: tuple[object, ...],
+    **learns: bool,
+) -> None:
+    """Launch a kernel over blocks of rows or of columns, and the same once more for what is not finite."""
+    settings, program = _settings(launch), launch.program
+    n_programs = launch.n_entries * n_blocks
     flags = launch.flags(n_programs)
     for safe in launch.passes:
-        differentiate_columns[(n_programs,)](
+        kernel[(n_programs,)](
             launch.inputs,
             (gradient, launch.strides_of(gradient)),
             tuple(facts),
-            (to_right, to_values, to_right if sums is None else sums, flags),
+            (*outputs, flags),
             program.terms,
             launch.mask,
-            blocks,
+            *more,
             launch.dropout,
             launch.n_queries,
             launch.n_keys,
             *launch.batch_sizes,
             program.scale,
-            CENTRED=_is_centred(launch),
+            CENTRED=program.problem.rule.centre != "none",
             PROJECTED=program.problem.may_leak,  # what is not finite has no gradient by way of its projection
-            LEARNS=learns,
             SAFE=safe,
             ROWS=settings.rows,
             COLUMNS=settings.columns,
             SUMS=_n_sums(launch),
+            **learns,
             **launch.codes,
             **settings.options,
         )
-    return ColumnGradients(to_right, to_values, sums)
 
 
 def _settings(launch: Launch) -> Settings:
     return backward_settings(launch.program.left.dtype, launch.dim, launch.value_dim)
-
-
-def _is_centred(launch: Launch) -> bool:
-    return launch.program.problem.rule.centre != "none"
 
 
 def _n_sums(launch: Launch) -> int:
