@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from regard.engines.work import Work
 
 MOST_DIM = 256  # of keys and of values: a block of rows stays in registers, a block of keys in shared memory
+OLDEST = (8, 0)
 MOST_PAIRS = 1 << 28  # of a mask that is a byte for each
 
 
@@ -28,10 +30,10 @@ class CudaKernels(Kernels):
     worthwhile: ClassVar[int] = 1
 
     def missing(self) -> str | None:
-        return None if importlib.util.find_spec("triton") else "Triton is not installed"
+        return _missing()
 
     def unusable(self) -> str | None:
-        return self.missing()
+        return _missing() or _unusable()
 
     def unready(self, problem: AttentionProblem, *, reads: bool) -> str | None:
         return "the kernels of this device read no weights" if reads else None
@@ -66,6 +68,22 @@ class CudaKernels(Kernels):
         from regard.engines.cuda.program import translate
 
         return CudaProblem(translate(problem))
+
+
+@cache
+def _missing() -> str | None:
+    return None if importlib.util.find_spec("triton") else "Triton is not installed"
+
+
+@cache
+def _unusable() -> str | None:
+    try:
+        import triton  # noqa: F401
+    except Exception as error:  # whatever is wrong with it
+        return f"Triton cannot be imported: {error}"
+    if torch.cuda.is_available() and torch.cuda.get_device_capability() < OLDEST:
+        return f"the kernels need a GPU of compute capability {OLDEST[0]}.{OLDEST[1]}, with bfloat16 and TF32"
+    return None
 
 
 def _has_bounds(problem: AttentionProblem) -> bool:

@@ -51,7 +51,7 @@ class Launch:
         sink = rule.sink if isinstance(rule, Softmax) else None
         if sink is None:
             return ()
-        tensor = torch.as_tensor(sink, dtype=torch.float32, device=self.device).detach()
+        tensor = sink.detach().float() if isinstance(sink, Tensor) else self._number(sink, torch.float32)
         return tensor, self.program.batch.strides(tensor, 0)
 
     @cached_property
@@ -60,8 +60,13 @@ class Launch:
         problem = self.program.problem
         if not problem.dropout:
             return ()
-        seed = torch.as_tensor(problem.seed, dtype=torch.int64, device=self.device)
+        seed = problem.seed
+        seed = seed.to(self.device) if isinstance(seed, Tensor) else self._number(seed, torch.int64)
         return seed, int(problem.dropout * 2**32), 1 / (1 - problem.dropout)
+
+    def _number(self, value: float, dtype: torch.dtype) -> Tensor:
+        """A number on the device, written there: copied from the host, it would be waited for."""
+        return torch.full((), value, dtype=dtype, device=self.device)
 
     @cached_property
     def codes(self) -> dict[str, Any]:

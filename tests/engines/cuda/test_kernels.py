@@ -172,3 +172,16 @@ def test_the_same_inputs_give_the_same_bits():
     first = run()
     for _ in range(2):
         assert all(map(torch.equal, run(), first))
+
+
+def test_without_triton_plain_torch_answers(monkeypatch):
+    from regard.engines.cuda import cuda_kernels
+
+    monkeypatch.setattr(cuda_kernels, "_missing", lambda: "Triton is not installed")
+    x = torch.randn(4, 8, device=DEVICE)
+    options = {"score": regard.SoftCap(regard.Dot(), 2.0)}
+    torch.testing.assert_close(
+        attend(x, x, x, engine="tiled", **options), attend(x, x, x, engine="reference", **options)
+    )
+    with pytest.raises(regard.errors.EngineRefusal, match="Triton is not installed"):
+        attend(x, x, x, engine=KERNELS, **options)
