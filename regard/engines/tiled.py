@@ -1,6 +1,6 @@
 """The tiled engine: every score, rule and mask in memory that does not grow with n × m.
 
-Here in plain torch, for every device; on a CPU `engines/cpu` has compiled kernels for most of it.
+Here in plain torch, for every device; `engines/cpu` and `engines/cuda` have compiled kernels for most of it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Tiled(Engine):
 
     Args:
         tile_elements: How many elements the widest intermediate of a tile may hold; as suits the device, if left out.
-        kernels: Whether to use compiled kernels (on a CPU, with Numba): where they pay and are compiled, if left out;
+        kernels: Whether to use compiled kernels (Numba's on a CPU, Triton's on a GPU): where they pay, if left out;
             False for plain torch; True always, also for small problems: what kernels do not support is refused, and
             what is not compiled yet is waited for.
     """
