@@ -111,8 +111,10 @@ def _exactly(scores: Tensor) -> Scored:
 
 def _times(scored: Scored, factor: Any) -> Scored:
     size = factor.detach().abs() if isinstance(factor, Tensor) else abs(factor)
-    found = scored.scores * factor
-    return Scored(found, (scored.size * size).expand(found.shape), scored.blocked.expand(found.shape))
+    found, scaled = scored.scores * factor, scored.size * size
+    # What leaves float32 before it is scaled down is not saved by the factor: PyTorch's kernels multiply first.
+    scaled = torch.where(scored.size > 1e37, torch.maximum(scored.size, scaled), scaled)
+    return Scored(found, scaled.expand(found.shape), scored.blocked.expand(found.shape))
 
 
 def _plus(scored: Scored, bias: Tensor, blocked: Tensor | None = None) -> Scored:

@@ -153,12 +153,18 @@ def _size(form: Form, chosen: Tensor) -> Tensor | float:
         chosen = chosen.clamp(max=form.right.shape[-2] - 1)  # of several parts, the size of a key of the first will do
         keys = form.right.detach().expand(*chosen.shape[:-2], *form.right.shape[-2:])
         keys = keys.gather(-2, chosen.expand(*chosen.shape[:-1], keys.shape[-1]))
-        sizes: Tensor = form.left.detach().norm(dim=-1, keepdim=True) * keys.norm(dim=-1, keepdim=True)
-        return sizes * abs(form.scale)
+        return _norm(form.left.detach()) * _norm(keys) * abs(form.scale)
     if isinstance(form, ChannelForm) and form.function == "tanh":
         weight = form.left.new_ones(1, form.left.shape[-1]) if form.weight is None else form.weight.detach()
         return weight.abs().sum(-1, keepdim=True) * abs(form.scale)
     return 0.0
+
+
+def _norm(vectors: Tensor) -> Tensor:
+    """The norm of each vector, `(..., 1)`; its square may leave the dtype."""
+    largest = vectors.abs().amax(-1, keepdim=True) if vectors.shape[-1] else vectors.new_zeros(*vectors.shape[:-1], 1)
+    norm: Tensor = (vectors / torch.where(largest == 0, 1, largest)).norm(dim=-1, keepdim=True)
+    return norm * largest
 
 
 def with_ties_settled(

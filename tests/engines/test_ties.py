@@ -216,3 +216,13 @@ def test_a_small_bias_among_equal_keys_is_heard(rule, engine):
     far = torch.tensor([[30.0, 0.0]]), torch.tensor([[0.0, 30.0]]).repeat(4, 1), values
     score = Dot() + Alibi(-1e-4, align=0)
     assert attend(*far, score=score, weights=rule, engine=ENGINES[engine]).item() == 3.0
+
+
+@pytest.mark.parametrize("engine", ["reference", Tiled(tile_elements=64, kernels=False), Tiled(kernels=True)], ids=str)
+def test_ties_among_keys_whose_squares_leave_float32_go_to_the_lowest_index(engine):
+    for seed in range(8):
+        queries, keys, first = drawn(9, 40, seed)
+        options = {"score": Multiplicative(DIM, DIM), "weights": OneHot(), "engine": engine}
+        places = torch.arange(40.0)[:, None]
+        chosen = attend(queries * 1e3, keys * 3e19, places, **options).squeeze(-1).long()
+        assert torch.equal(chosen, first[chosen])
