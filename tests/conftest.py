@@ -41,7 +41,7 @@ def absent_devices_are_not_seeded() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         for devices in (torch.cuda, torch.mtia, torch.xpu):
-            if not devices.is_available():
+            if hasattr(devices, "manual_seed_all") and not devices.is_available():  # an older torch has fewer
                 patch.setattr(devices, "manual_seed_all", lambda seed: None)
         yield
 
