@@ -21,6 +21,7 @@ from fuzz.parts import Part
 
 SAMPLES = 3
 STEP = 1e-5  # by which an alpha is moved
+LIMIT = 1024.0  # of scores
 # Scores that are computed from queries and keys as they are: in float32 for half precision too. Others divide them by a
 # radius or project them, and round.
 UNPROJECTED = {"dot", "boxcar", "equal", "soft cap", "scaled", "on", "sum"}
@@ -295,10 +296,16 @@ def _rounding(
     output, _, scored = _run(case, leaves)
     rule = case.rule.inside[0] if case.rule.kind == "top-k" else case.rule
     temperature = rule.options.get("temperature", 1.0)
-    scores = scored.scores / (leaves[temperature] if isinstance(temperature, str) else temperature)
+    temperature = leaves[temperature] if isinstance(temperature, str) else torch.as_tensor(temperature)
+    scores = scored.scores / temperature
     slope = _slope(rule, weights, scored, max(orders(case), default=0.0))
     size = gradient.abs() @ leaves["values"].detach().abs().mT
     size = slope * (size + (weights.abs() * size).sum(-1, keepdim=True))
+    if rule.kind == "softmax":
+        # On the way back weights are computed again, from scores that may be rounded otherwise: up to those so large
+        # that engines keep the weights they had.
+        terms = (scored.size / temperature).detach().abs()
+        size = size * (1 + terms.clamp(max=LIMIT) / 8)  # of which there will be eight
     if not scores.requires_grad:
         return {name: 1e-7 * float(size.sum() + gradient.abs().sum()) for name in alphas_of(rule)}
     epsilon = _epsilon_of_sums(case)

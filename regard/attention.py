@@ -13,7 +13,7 @@ from regard.masks import Mask
 from regard.modes import is_forward_mode, is_tracing
 from regard.partials import Partial, start_partial
 from regard.planner import Plan, choose, explain
-from regard.problem import draw_seed, make_problem
+from regard.problem import make_problem
 from regard.scores import ScaledDot, Score
 from regard.traced import attend_traced
 from regard.validation import refuse_jit_trace
@@ -75,8 +75,7 @@ def attend(
         output = pool_plainly(queries, keys, values, score, weights, mask)
         if output is not None:
             return output
-    seed = draw_seed() if dropout else 0
-    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=seed)
+    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=None)
     return choose(problem, engine).run(problem)
 
 
@@ -104,8 +103,7 @@ def weigh(
         tensor([[0.2000, 0.2000, 0.2000, 0.2000, 0.2000]])
     """
     refuse_jit_trace()
-    seed = draw_seed() if dropout else 0
-    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=seed)
+    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=None)
     return WeightsView(problem, choose(problem, engine), asked=engine is not None)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import OptionError, ScoreError, ShapeError
+from regard.errors import ScoreError, ShapeError
 from regard.grid import Grid, check_offset
 from regard.masks import Cover, Mask
-from regard.modes import is_capturing, is_tracing, kept
+from regard.modes import is_tracing, kept
 from regard.scores import Score
 from regard.scores.bias import POSITIONAL
 from regard.scores.form import Form
@@ -41,7 +41,7 @@ class AttentionProblem:
     rule: Weights
     mask: Mask | None
     dropout: float
-    seed: int | Tensor  # what dropout depends on, a tensor while tracing; 0 without dropout
+    seed: int | Tensor  # what dropout depends on, a tensor on a GPU and while tracing; 0 without dropout
     autocast_dtype: torch.dtype | None  # in which projections are done, where autocast was on
 
     @kept
@@ -160,7 +160,13 @@ class AttentionProblem:
         """
         learns = torch.is_grad_enabled() and any(each.requires_grad for each in self.score.parameters())
         self.__dict__["may_leak"] = learns and self.mask is not None
+        self.__dict__["was_looked_at"] = False
         return self
+
+    @kept
+    def was_looked_at(self) -> bool:
+        """Whether somebody looks for NaN and infinity, or knows that there is none."""
+        return True
 
     def around_broken(self, sane: Form, broken_queries: Tensor, broken_keys: Tensor) -> AttentionProblem:
         """This problem, made a moment ago, told which of its queries and keys are not finite, and its form without."""
@@ -235,10 +241,13 @@ def make_problem(
     weights: Weights,
     mask: Mask | None = None,
     dropout: float = 0.0,
-    seed: int | Tensor = 0,
+    seed: int | Tensor | None = 0,
     all_keys: bool = True,
 ) -> AttentionProblem:
-    """The problem, once everything that can be wrong with it has been checked; `all_keys` unless more keys follow."""
+    """The problem, once everything that can be wrong with it has been checked; `all_keys` unless more keys follow.
+
+    What dropout depends on is drawn if `seed` is None.
+    """
     check_kinds(queries, keys, values, score, weights, mask)
     for term in () if all_keys else score.modules():
         if isinstance(term, POSITIONAL):
@@ -251,11 +260,8 @@ def make_problem(
     check_shapes(queries, keys, values)
     check_devices(queries, keys, values)
     check_dropout(dropout)
-    if dropout and is_capturing(queries.device):
-        raise OptionError(
-            f"`dropout` must be 0 while a CUDA graph is captured: got {dropout}. Every replay would drop the same "
-            f"weights. Drop something else than weights, or do not capture."
-        )
+    if seed is None:
+        seed = draw_seed(queries.device) if dropout else 0
     weights.check_score(score)
     if all_keys and not is_tracing():
         weights = weights.within(keys.shape[-2])
@@ -266,10 +272,14 @@ def make_problem(
     return problem
 
 
-def draw_seed() -> int | Tensor:
-    """What a call's dropout depends on, from torch's generator; while tracing a tensor, so that it is drawn anew."""
-    seed = torch.randint(2**62, (), dtype=torch.int64, device="cpu")
-    return seed if is_tracing() else int(seed)
+def draw_seed(device: torch.device) -> int | Tensor:
+    """What a call's dropout depends on, from torch's generator of the device.
+
+    On a GPU it stays there: nobody waits for it, and each replay of a captured graph draws it anew. While tracing it is
+    a tensor as well.
+    """
+    seed = torch.randint(2**62, (), dtype=torch.int64, device=device)
+    return int(seed) if device.type == "cpu" and not is_tracing() else seed
 
 
 def allowed_tile(mask: Mask, rows: Span, columns: Span, grid: Grid) -> Tensor:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard import Allowed, attend, weigh
+from regard import Allowed, attend
+from regard.engines import Tiled
 from regard.engines.sdpa.sdpa_engine import _as_kernel_mask
-from regard.errors import OptionError
 from regard.modes import is_capturing
-from regard.problem import make_problem
+from regard.planner import find_engine as engine_of
+from regard.problem import draw_seed, make_problem
 from regard.scores import ScaledDot
 from regard.tensors import is_finite
 from regard.weights import Softmax
@@ -17,7 +18,7 @@ from regard.weights import Softmax
 
 @pytest.fixture
 def capturing(monkeypatch):
-    for where in ("tensors", "problem", "engines.sdpa.sdpa_engine"):
+    for where in ("tensors", "engines.sdpa.sdpa_engine"):
         monkeypatch.setattr(f"regard.{where}.is_capturing", lambda device: True)
 
 
@@ -34,12 +35,22 @@ def test_what_cannot_be_looked_at_is_taken_to_be_finite(capturing):
     assert not is_finite(torch.tensor([torch.nan]))  # on a CPU everything can be looked at
 
 
-def test_dropout_is_refused_since_every_replay_would_drop_the_same(capturing):
-    x = torch.rand(4, 8)
-    for function in (attend, weigh):
-        with pytest.raises(OptionError, match="must be 0 while a CUDA graph is captured: got 0.1"):
-            function(x, x, x, dropout=0.1)
-    assert attend(x, x, x).shape == (4, 8)
+def test_the_seed_of_dropout_stays_on_a_device_so_that_every_replay_draws_its_own():
+    assert isinstance(draw_seed(torch.device("cpu")), int)
+    seed = draw_seed(torch.device("meta"))  # which stands for any device that must not be waited for
+    assert isinstance(seed, torch.Tensor)
+    assert seed.device.type == "meta"
+
+
+@pytest.mark.parametrize("engine", ["reference", Tiled(kernels=False), Tiled(tile_elements=64, kernels=False)], ids=str)
+def test_a_seed_that_is_a_tensor_drops_what_its_number_drops(engine):
+    x, seed = torch.rand(20, 8), 0x1234_5678_9ABC_DEF
+    options = {"score": ScaledDot(), "weights": Softmax(), "dropout": 0.4}
+    one, two = (
+        engine_of(engine).run(make_problem(x, x, x, seed=each, **options)) for each in (seed, torch.tensor(seed))
+    )
+    assert torch.equal(one, two)
+    assert not torch.equal(one, attend(x, x, x))
 
 
 @pytest.mark.parametrize("looks", [True, False])

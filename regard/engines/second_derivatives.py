@@ -10,11 +10,22 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from regard.engines.nonfinite.vectors_of_forms import vectors_of, without_broken
 from regard.engines.reference import define
 from regard.engines.strips import strips_of
 from regard.errors import EngineRefusal
 from regard.problem import AttentionProblem
 from regard.scores.closures import substituting
+from regard.tensors import is_finite
+
+
+def _with_a_look(problem: AttentionProblem, *, known: bool) -> AttentionProblem:
+    """The problem for the definition: told which of its vectors are not finite, where kernels have not asked."""
+    if known or is_finite(*vectors_of(problem.form), problem.values):
+        return problem
+    with torch.enable_grad():
+        sane, *broken = without_broken(problem.form)
+        return problem.around_broken(sane.settled(problem.compute_dtype), *broken)
 
 
 def gradients_over_strips(
@@ -46,7 +57,7 @@ def gradients_over_strips(
     n_own = len(inputs) - len(captured)
     outer = [*leaves[: n_form + 1], *inputs[n_form + 1 : n_own], *leaves[n_own:]]
     swapped = {id(each): leaf for each, leaf in zip(captured, leaves[n_own:], strict=True)}
-    problem = problem.rebuilt(leaves[: n_form + 1])
+    problem = _with_a_look(problem.rebuilt(leaves[: n_form + 1]), known=problem.was_looked_at)
     to_gradient = gradient.detach().requires_grad_()
     wanted = [place for place, need in enumerate(needed) if need]
     totals: list[Tensor | None] = [None] * (1 + len(outer))

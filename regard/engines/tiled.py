@@ -98,7 +98,8 @@ class Tiled(Engine):
 
     def run(self, problem: AttentionProblem) -> Tensor:
         stream = Stream((problem,), self.tile_elements, self.kernels)
-        if stream.compiled is not None and stream.compiled.holds_nonfinite:
+        if need_no_look(stream):
+            assert stream.compiled is not None
             problem.without_a_look()
             with torch.autocast(problem.grid.device.type, enabled=False):
                 with torch.no_grad():
@@ -120,6 +121,12 @@ class Tiled(Engine):
             if are_rounded_apart(stream, pooled, training=problem.needs_gradient):
                 return pool_by_strips(problem)
             return attach(stream, pooled, tuple(captured.values())).to(problem.dtype)
+
+
+def need_no_look(stream: Stream) -> bool:
+    """Whether kernels compute a stream that need nobody to look at its numbers first."""
+    kernels = kernels_for(stream.grid.device)
+    return kernels is not None and kernels.looks_for_itself and stream.compiled is not None
 
 
 def are_rounded_apart(stream: Stream, pooled: Pooled, *, training: bool) -> bool:

@@ -31,6 +31,17 @@ def backend_of(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> int
     return _MATH if _choice is None else int(_choice(query, key, value, **options))
 
 
+def allows_tf32() -> bool:
+    """Whether torch was told that products of float32 on a GPU may have the digits of TF32, in either of its words."""
+    newer = getattr(torch.backends.cuda.matmul, "fp32_precision", "none")
+    if newer != "none":
+        return str(newer) == "tf32"
+    try:
+        return torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:  # both were used
+        return False
+
+
 def _operator(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, name, None), "default", None)
 

@@ -14,7 +14,7 @@ from regard.masks import Mask, PerHead
 from regard.modes import is_tracing
 from regard.nn.recording import note
 from regard.planner import choose
-from regard.problem import draw_seed, make_problem
+from regard.problem import make_problem
 from regard.scores import Bias, ScaledDot, Score
 from regard.tensors import without_autocast
 from regard.traced import attend_traced
@@ -90,14 +90,13 @@ class AttentionLayer(nn.Module):
         # traces: weights come by their definition, and what is pooled by an engine, which drops the same.
         options = self._options(queries, mask, bias)
         note(self, queries, keys, options)
-        seed = draw_seed() if dropout else 0
-        problem = make_problem(queries, keys, values, **options, dropout=dropout, seed=seed)
+        problem = make_problem(queries, keys, values, **options, dropout=dropout, seed=None)
         with without_autocast(queries.device.type):
             weights = define_weights(problem)
             if dropout:
                 weights = weights * dropout_factors(problem, None, weights.dtype)
         if is_tracing():
-            pooled = attend_traced(queries, keys, values, **options, dropout=dropout, engine=None, seed=seed)
+            pooled = attend_traced(queries, keys, values, **options, dropout=dropout, engine=None, seed=problem.seed)
         else:
             pooled = choose(problem, None).run(problem)
         return pooled, weights.to(problem.dtype)

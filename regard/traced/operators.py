@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from regard.engines.gradients import Run, gradients_over_tiles
+from regard.engines.kernels.protocol import Compiled
+from regard.engines.nonfinite.vectors_of_forms import vectors_of, without_broken
 from regard.engines.strips import pool_by_strips
 from regard.engines.tile_stream import Stream
-from regard.engines.tiled import are_rounded_apart, pool_stream
+from regard.engines.tiled import are_rounded_apart, need_no_look, pool_stream
 from regard.errors import EngineRefusal
 from regard.planner import choose
 from regard.problem import AttentionProblem
@@ -24,7 +26,6 @@ from regard.scores import ChannelForm, DotForm, Form, Score, SumForm
 from regard.scores.distance import folded_where_safe
 from regard.tensors import is_finite
 from regard.traced.description import Description, Rebuilt, rebuild
-from regard.traced.nonfinite_vectors import vectors_of, without_broken
 from regard.weights import Statistics, Weights
 
 _SCORE = Score()  # stands where a problem names its score: projections are done
@@ -58,6 +59,12 @@ def attend_operator(
     description = Description(text, [each.detach() for each in tensors], list(numbers))
     said = rebuild(description)
     problem = _problem(said, values.detach().requires_grad_(said.training), seed)
+    kernels = _kernels_alone(problem, said)
+    if kernels is not None:
+        pooled = kernels.pool()
+        output = pooled.output.to(problem.compute_dtype)  # they may have written half precision themselves
+        return output.expand(shape).contiguous(), _packed(True, list(pooled.statistics), shape[:-1])
+    problem = _looked_at(problem)
     with torch.set_grad_enabled(said.training):  # so that the planner thinks of the backward pass too
         engine = choose(problem, said.engine)
     with torch.no_grad(), torch.autocast(values.device.type, enabled=False):
@@ -100,9 +107,13 @@ def backward_operator(
         leaves = [each.detach().requires_grad_(need) for each, need in zip(inputs, needed, strict=True)]
         said = rebuild(Description(text, leaves[1:], list(numbers)))
         problem = _problem(said, leaves[0], seed)
-        if _has_statistics(statistics):
-            outputs, gradients = _gradients_over_tiles(problem, gradient, output, statistics)
+        if _kernels_alone(problem, said) is not None:
+            outputs, gradients = _gradients_over_tiles(problem, gradient, output, statistics, by_kernels=True)
+        elif _has_statistics(statistics):
+            problem, by_kernels = _looked_at(problem), bool(statistics.flatten()[0])
+            outputs, gradients = _gradients_over_tiles(problem, gradient, output, statistics, by_kernels=by_kernels)
         else:
+            problem = _looked_at(problem)
             outputs, gradients = [choose(problem, said.engine).run(problem)], [gradient.to(problem.dtype)]
         wanted = [leaf for leaf, need in zip(leaves, needed, strict=True) if need]
         found = torch.autograd.grad(outputs, wanted, gradients, allow_unused=True)
@@ -179,14 +190,19 @@ def _problem(said: Rebuilt, values: Tensor, seed: Tensor | None) -> AttentionPro
     """The problem that a description speaks of."""
     form = folded_where_safe(said.form)
     left, right = _ends(form)
-    number = 0 if seed is None else int(seed)
+    number = 0 if seed is None else int(seed) if seed.device.type == "cpu" else seed
     problem = AttentionProblem(left, right, values, _SCORE, said.rule, said.mask, said.dropout, number, None)
     problem = problem.around(form)
-    if not is_finite(values, *vectors_of(form)):
-        problem = problem.around_broken(*without_broken(form))
     if said.mask is not None:
         said.mask.check(problem.grid)
     return problem
+
+
+def _looked_at(problem: AttentionProblem) -> AttentionProblem:
+    """The problem, told which of its vectors are not finite."""
+    if is_finite(problem.values, *vectors_of(problem.form)):
+        return problem
+    return problem.around_broken(*without_broken(problem.form))
 
 
 def _ends(form: Form) -> tuple[Tensor, Tensor]:
@@ -197,14 +213,23 @@ def _ends(form: Form) -> tuple[Tensor, Tensor]:
     return form.left, form.right
 
 
+def _kernels_alone(problem: AttentionProblem, said: Rebuilt) -> Compiled | None:
+    """The problem for kernels that need nobody to look at its numbers; None where there are none.
+
+    What they support on the way back they supported before, where nothing needed a gradient.
+    """
+    stream = Stream((problem,))
+    return stream.compiled if said.engine in (None, "tiled") and need_no_look(stream) else None
+
+
 def _gradients_over_tiles(
-    problem: AttentionProblem, gradient: Tensor, output: Tensor, statistics: Tensor
+    problem: AttentionProblem, gradient: Tensor, output: Tensor, statistics: Tensor, *, by_kernels: bool
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The inputs of the problem that need a gradient, and those gradients."""
     rule = problem.rule
     slope_mean = statistics[..., -problem.values.shape[-1] :].to(output.dtype) if rule.centre == "slope" else None
     # Kernels may have become ready since the forward pass, and they round scores otherwise.
-    stream = Stream((problem,), kernels=None if bool(statistics.flatten()[0]) else False)
+    stream = Stream((problem,), kernels=None if by_kernels else False)
     run = Run(stream, _unpacked(rule, statistics, output.dtype), slope_mean, (), True)
     inputs = problem.inputs
     needed = [each.requires_grad for each in inputs]

@@ -14,7 +14,7 @@ from regard.errors import EngineRefusal
 from regard.masks import Mask
 from regard.modes import constant, is_transforming
 from regard.planner import find_engine
-from regard.problem import AttentionProblem, draw_seed, make_problem
+from regard.problem import AttentionProblem, make_problem
 from regard.scores import DotForm, Score
 from regard.tensors import without_autocast
 from regard.traced.description import describe
@@ -35,8 +35,6 @@ def attend_traced(
     seed: int | Tensor | None = None,
 ) -> Tensor:
     """`attend`, while tracing; the seed of dropout is drawn if left out."""
-    if seed is None:
-        seed = draw_seed() if dropout else 0
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=seed)
     name = None if engine is None else _name_of(engine)
     if name == "reference" or is_transforming():
@@ -58,7 +56,7 @@ def attend_traced(
         problem.values,
         [each if each.device == device else each.to(device) for each in described.tensors],
         described.numbers,
-        seed if isinstance(seed, Tensor) else None,
+        problem.seed if isinstance(problem.seed, Tensor) else None,
         described.text,
         shape,
         statistics_width(weights, shape[-1]),

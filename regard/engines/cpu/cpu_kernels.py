@@ -25,7 +25,7 @@ class CpuKernels(Kernels):
     def missing(self) -> str | None:
         return cpu.missing()
 
-    def unusable(self) -> str | None:
+    def unusable(self, device: torch.device) -> str | None:
         return cpu.unusable()
 
     def unready(self, problem: AttentionProblem, *, reads: bool) -> str | None:

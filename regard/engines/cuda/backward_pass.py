@@ -10,19 +10,13 @@ import triton
 from torch import Tensor
 
 from regard.engines.cuda.kernels.backward import differentiate_columns, differentiate_rows, row_deltas
-from regard.engines.cuda.launch import Launch
+from regard.engines.cuda.launch import Facts, Launch
 from regard.engines.cuda.launch_settings import Settings, backward_settings, block_of
-from regard.engines.cuda.masks import BOUNDS, row_blocks
+from regard.engines.cuda.listed_pass import differentiate_lists_by_columns, differentiate_lists_by_rows
+from regard.engines.cuda.masks import row_blocks
+from regard.engines.kernels.codes import BOUNDS, LISTS
 
 DELTA_ROWS = 32
-
-
-class Facts(NamedTuple):
-    """What a row is differentiated with, (entries, n_queries) each."""
-
-    peaks: Tensor
-    totals: Tensor
-    deltas: Tensor  # dO·u; one number that nobody reads, for rules that subtract nothing
 
 
 class RowGradients(NamedTuple):
@@ -79,10 +73,12 @@ def differentiate_by_rows(
     sums = launch.empty(*rows, _n_sums(launch)) if learns else None
     squares = launch.empty(*rows, launch.dim) if learns_weight else None
     outputs = (to_left, to_left if sums is None else sums, to_left if squares is None else squares)
-    n_blocks = triton.cdiv(launch.n_queries, settings.rows)
-    _differentiate(
-        differentiate_rows, launch, n_blocks, gradient, facts, outputs, LEARNS=learns, LEARNS_WEIGHT=learns_weight
-    )
+    learning = {"LEARNS": learns, "LEARNS_WEIGHT": learns_weight}
+    if program.mask.code == LISTS:
+        differentiate_lists_by_rows(launch, gradient, facts, outputs, _n_sums(launch), **learning)
+    else:
+        n_blocks = triton.cdiv(launch.n_queries, settings.rows)
+        _differentiate(differentiate_rows, launch, n_blocks, gradient, facts, outputs, **learning)
     return RowGradients(to_left, sums, squares)
 
 
@@ -93,11 +89,14 @@ def differentiate_by_columns(launch: Launch, gradient: Tensor, facts: Facts, *, 
     to_right = launch.empty(*columns, launch.dim, dtype=_gradient_dtype(program.right, launch.n_entries))
     to_values = launch.empty(*columns, launch.value_dim, dtype=_gradient_dtype(program.values, launch.n_entries))
     sums = launch.empty(*columns, _n_sums(launch)) if learns else None
+    outputs = (to_right, to_values, to_right if sums is None else sums)
+    if program.mask.code == LISTS:
+        differentiate_lists_by_columns(launch, gradient, facts, outputs, _n_sums(launch), learns=learns)
+        return ColumnGradients(to_right, to_values, sums)
     blocks: tuple[object, ...] = ()
     if program.mask.code == BOUNDS:
         first, stop = row_blocks(program.mask.tensors, grid, settings.rows, settings.columns)
         blocks = (first, program.batch.strides(first, 1), stop)
-    outputs = (to_right, to_values, to_right if sums is None else sums)
     n_blocks = triton.cdiv(launch.n_keys, settings.columns)
     _differentiate(differentiate_columns, launch, n_blocks, gradient, facts, outputs, blocks, LEARNS=learns)
     return ColumnGradients(to_right, to_values, sums)
@@ -131,14 +130,13 @@ def _differentiate(
             launch.n_keys,
             *launch.batch_sizes,
             program.scale,
-            CENTRED=program.problem.rule.centre != "none",
-            PROJECTED=program.problem.may_leak,  # what is not finite has no gradient by way of its projection
             SAFE=safe,
             ROWS=settings.rows,
             COLUMNS=settings.columns,
             SUMS=_n_sums(launch),
             **learns,
             **launch.codes,
+            **launch.backward_codes,
             **settings.options,
         )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_DIM = 256  # of keys and of values: a block of rows stays in registers, a block of keys in shared memory
 OLDEST = (8, 0)
-MOST_PAIRS = 1 << 28  # of a mask that is a byte for each
+MOST_MASK_BYTES = 1 << 28
 
 
 class CudaKernels(Kernels):
@@ -28,18 +28,20 @@ class CudaKernels(Kernels):
 
     dtypes: ClassVar[frozenset[torch.dtype]] = frozenset({torch.float32})
     worthwhile: ClassVar[int] = 1
+    reads: ClassVar[bool] = False
+    looks_for_itself: ClassVar[bool] = True
 
     def missing(self) -> str | None:
         return _missing()
 
-    def unusable(self) -> str | None:
-        return _missing() or _unusable()
+    def unusable(self, device: torch.device) -> str | None:
+        return _missing() or _unusable(device)
 
     def unready(self, problem: AttentionProblem, *, reads: bool) -> str | None:
-        return "the kernels of this device read no weights" if reads else None
+        return None
 
     def lacks(self, problem: AttentionProblem) -> str | None:
-        form, rule, grid = problem.form, problem.rule, problem.grid
+        form, rule = problem.form, problem.rule
         if not isinstance(rule, OnePass):
             return f"the kernels of this device do not have {type(rule).__name__}"
         if isinstance(form, ChannelForm) and form.function != "square":
@@ -47,7 +49,7 @@ class CudaKernels(Kernels):
         dim, value_dim = form.tensors()[0].shape[-1], problem.values.shape[-1]
         if max(dim, value_dim) > MOST_DIM:
             return f"the kernels of this device take vectors of up to {MOST_DIM}, not {max(dim, value_dim)}"
-        if problem.mask is not None and grid.n_queries * grid.n_keys > MOST_PAIRS and not _has_bounds(problem):
+        if _mask_bytes(problem) > MOST_MASK_BYTES:
             return "the kernels of this device would read a byte for each pair of this mask"
         for step in form.steps:
             if isinstance(step, steps.AddRelative) and step.table.requires_grad:
@@ -58,7 +60,7 @@ class CudaKernels(Kernels):
 
     def bytes(self, problem: AttentionProblem) -> int:
         grid = problem.grid
-        return 12 * math.prod(grid.batch_shape) * grid.n_queries
+        return 12 * math.prod(grid.batch_shape) * grid.n_queries + _mask_bytes(problem)
 
     def seconds(self, work: Work) -> float:
         return 40e-6 + work.pairs * work.live * work.depth * 512 / 3e14 * (4.5 if work.training else 1)
@@ -76,17 +78,27 @@ def _missing() -> str | None:
 
 
 @cache
-def _unusable() -> str | None:
-    try:
-        import triton  # noqa: F401
-    except Exception as error:  # whatever is wrong with it
-        return f"Triton cannot be imported: {error}"
-    if torch.cuda.is_available() and torch.cuda.get_device_capability() < OLDEST:
+def _unusable(device: torch.device) -> str | None:
+    if torch.version.hip is not None:
+        return "the kernels are for GPUs of NVIDIA"
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < OLDEST:
         return f"the kernels need a GPU of compute capability {OLDEST[0]}.{OLDEST[1]}, with bfloat16 and TF32"
+    try:
+        from regard.engines.cuda.trial import try_launch
+
+        try_launch(device)
+    except Exception as error:  # whatever is wrong with Triton, its compiler or the driver
+        return f"Triton does not work here: {type(error).__name__}: {error}"
     return None
 
 
-def _has_bounds(problem: AttentionProblem) -> bool:
-    """Whether the mask of a problem says from where to where each row sees."""
-    assert problem.mask is not None
-    return problem.mask.bounds(range(min(problem.grid.n_queries, 1)), problem.grid) is not None
+def _mask_bytes(problem: AttentionProblem) -> int:
+    """What the mask of a problem takes on the device, but for a few numbers of each row."""
+    from regard.engines.cuda.masks import longest_list
+
+    mask, grid = problem.mask, problem.grid
+    if mask is None or mask.bounds(range(min(grid.n_queries, 1)), grid) is not None:
+        return 0
+    listed = longest_list(mask, grid)
+    a_row = grid.n_keys if listed is None else 8 * listed
+    return math.prod(mask.batch_axes().batch_shape) * grid.n_queries * a_row

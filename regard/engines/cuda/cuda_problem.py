@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -11,14 +11,13 @@ from torch import Tensor
 
 from regard.engines.cuda.backward_pass import (
     ColumnGradients,
-    Facts,
     RowGradients,
     deltas_of,
     differentiate_by_columns,
     differentiate_by_rows,
 )
 from regard.engines.cuda.forward_pass import pool, sum_rows
-from regard.engines.cuda.launch import Launch
+from regard.engines.cuda.launch import Facts, Launch
 from regard.engines.cuda.program import Program, Role
 from regard.engines.kernels import codes
 from regard.engines.kernels.protocol import Compiled, Readable
@@ -37,21 +36,24 @@ class _Wanted(NamedTuple):
 class CudaProblem(Compiled):
     """A program and its launches."""
 
-    holds_nonfinite = True
-
     def __init__(self, program: Program) -> None:
         self.program = program
         self._launch = Launch(program)
 
     def sums(self) -> Sums:
-        pooled, peaks, totals = sum_rows(self._launch)
-        if self.program.rule == codes.SOFTMAX:
-            peaks = peaks * math.log(2)
+        with self._on_its_device():
+            pooled, peaks, totals = sum_rows(self._launch)
         return Sums(self._by_row(peaks), self._by_row(totals), pooled.reshape(*self._rows, -1))
 
     def pool(self) -> Pooled:
-        output, peaks, totals = pool(self._launch)
+        with self._on_its_device():
+            output, peaks, totals = pool(self._launch)
         return Pooled(output, (self._by_row(peaks), self._by_row(totals)), None)
+
+    def _on_its_device(self) -> AbstractContextManager[object]:
+        """Triton launches on the current device, whatever its pointers are of."""
+        device = self._launch.device
+        return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
     @property
     def _rows(self) -> tuple[int, ...]:
@@ -63,6 +65,12 @@ class CudaProblem(Compiled):
     def gradients(
         self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor
     ) -> list[Tensor | None]:
+        with self._on_its_device():
+            return self._gradients(needed, statistics, centre, gradient)
+
+    def _gradients(
+        self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor
+    ) -> list[Tensor | None]:
         problem, launch = self.program.problem, self._launch
         tensors = problem.form.tensors()
         n_form = len(tensors)
@@ -71,7 +79,7 @@ class CudaProblem(Compiled):
         peaks, totals = (each.expand(*self._rows, 1).reshape(rows).contiguous() for each in statistics[:2])
         facts = Facts(peaks, totals, deltas_of(launch, gradient, None if centre is None else centre.contiguous()))
 
-        n_fixed = 2 if self.program.given_weight is None else 3
+        n_fixed = 3 if self.program.form == codes.WEIGHTED_SQUARE else 2
         wanted = [
             _Wanted(place, *role)
             for place, role in enumerate(self.program.roles, start=n_fixed)

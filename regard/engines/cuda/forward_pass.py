@@ -9,6 +9,8 @@ from torch import Tensor
 from regard.engines.cuda.kernels.forward import merge_splits, pool_rows
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launch_settings import Settings, block_of, forward_settings
+from regard.engines.cuda.listed_pass import pool_lists
+from regard.engines.kernels.codes import LISTS
 
 # Programs for each multiprocessor that few queries are split for, and tiles that a share has at least.
 PROGRAMS, LEAST_TILES = 4, 4
@@ -16,7 +18,12 @@ MERGED_ROWS = 16
 
 
 def sum_rows(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
-    """(pooled, peaks, totals) of every row, unfinished, (entries, n_queries, …); peaks of softmax are in log₂."""
+    """(pooled, peaks, totals) of every row, unfinished, (entries, n_queries, …)."""
+    if launch.program.mask.code == LISTS:
+        rows = launch.n_entries, launch.n_queries
+        pooled, (peaks, totals) = launch.empty(*rows, launch.value_dim), launch.empty(2, *rows)
+        pool_lists(launch, pooled, peaks, totals, finish=False)
+        return pooled, peaks, totals
     pooled, peaks, totals = _sum_shares(launch, _settings(launch), 1)
     return pooled.squeeze(1), peaks.squeeze(1), totals.squeeze(1)
 
@@ -26,6 +33,9 @@ def pool(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
     problem, settings = launch.program.problem, _settings(launch)
     output = torch.empty(problem.output_shape, dtype=problem.dtype, device=launch.device)
     peaks, totals = launch.empty(2, launch.n_entries, launch.n_queries)
+    if launch.program.mask.code == LISTS:
+        pool_lists(launch, output, peaks, totals, finish=True)
+        return output, peaks, totals
     n_splits = _n_splits(launch, settings)
     if n_splits == 1:
         _launch_rows(launch, settings, 1, (output, launch.strides_of(output), peaks, totals), split=False)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.engines import torch_internals
 from regard.engines.cuda.launch_settings import block_of
 from regard.engines.cuda.program import Program
 from regard.engines.kernels import codes
 from regard.weights import Softmax
 
 # Rules whose weights may leave float16.
-UNBOUNDED = {codes.CONIC, codes.RAW, codes.PROPORTIONAL}
+UNBOUNDED = {codes.CONIC, codes.RAW}
 
-DOT, SQUARE = 0, 1  # as `kernels/pair_scores.py` has them
+
+class Facts(NamedTuple):
+    """What a row is differentiated with, (entries, n_queries) each."""
+
+    peaks: Tensor
+    totals: Tensor
+    deltas: Tensor  # dO·u; one number that nobody reads, for rules that subtract nothing
 
 
 class Launch:
@@ -47,12 +54,10 @@ class Launch:
 
     @cached_property
     def sink(self) -> tuple[Any, ...]:
-        rule = self.program.problem.rule
-        sink = rule.sink if isinstance(rule, Softmax) else None
-        if sink is None:
-            return ()
-        tensor = sink.detach().float() if isinstance(sink, Tensor) else self._number(sink, torch.float32)
-        return tensor, self.program.batch.strides(tensor, 0)
+        sink, rule = self.program.sink, self.program.problem.rule
+        if sink is None and isinstance(rule, Softmax) and rule.sink is not None:
+            sink = self._number(float(rule.sink), torch.float32)
+        return () if sink is None else (sink, self.program.batch.strides(sink, 0))
 
     @cached_property
     def dropout(self) -> tuple[Any, ...]:
@@ -73,7 +78,7 @@ class Launch:
         """What every kernel over tiles is specialised by."""
         program = self.program
         return {
-            "FORM": DOT if program.weight is None else SQUARE,
+            "FORM": program.form,
             "STEPS": program.steps,
             "RULE": program.rule,
             "MASK": program.mask.code,
@@ -86,18 +91,24 @@ class Launch:
         }
 
     @property
+    def backward_codes(self) -> dict[str, Any]:
+        """What a kernel of the backward pass is specialised by besides."""
+        problem = self.program.problem
+        # What is not finite has no gradient by way of its projection.
+        return {"CENTRED": problem.rule.centre != "none", "PROJECTED": problem.may_leak}
+
+    @property
     def _precision(self) -> str:
         """How products are computed: in float32 exactly enough, unless torch was told that less will do."""
         if self.program.values.dtype == torch.float16 and self.program.rule in UNBOUNDED:
             return "whole"
         if self.device.type != "cuda":
             return "wide"  # Triton's interpreter
-        return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+        return "tf32" if torch_internals.allows_tf32() else "tf32x3"
 
-    @property
-    def passes(self) -> tuple[bool, ...]:
-        """Whether each launch is the safe one: it comes second, and ends at once where the first found all finite."""
-        return (False, True) if self.program.may_annihilate else (False,)
+    # Whether each launch is the safe one: it comes second, and ends at once where the first found all finite. A weight
+    # may be 0 without a mask, too: by a score of −inf, by dropout, or since nothing smaller is a number.
+    passes = (False, True)
 
     def strides_of(self, tensor: Tensor) -> tuple[int, ...]:
         """Of vectors `(…, n, dim)` that lie together, with every batch axis; times −1, as `Batch.strides`."""

@@ -6,8 +6,7 @@ Nothing is computed here and nothing is copied, unless tensors lie in a way that
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -19,7 +18,7 @@ from regard.engines.kernels import codes
 from regard.engines.kernels.support import RULES
 from regard.problem import AttentionProblem
 from regard.scores import steps
-from regard.scores.form import ChannelForm, DotForm, Step
+from regard.scores.form import ChannelForm, DotForm, Form, Step
 from regard.weights import Softmax
 
 Role: TypeAlias = Literal["row", "column", "number"]
@@ -35,7 +34,8 @@ class Program:
     right: Tensor
     values: Tensor
     weight: Tensor | None  # of the channels of squared distances, (..., channels); None for dot products
-    given_weight: Tensor | None  # the same as the form has it, if it does
+    sink: Tensor | None  # one that is a tensor
+    form: int  # its code
     scale: float
     steps: tuple[int, ...]  # a code for each
     terms: tuple[tuple[Any, ...], ...]  # what each step has, as `kernels/tile_scores.py` takes it
@@ -50,42 +50,30 @@ class Program:
     def n_entries(self) -> int:
         return math.prod(self.problem.grid.batch_shape)
 
-    @property
-    def may_annihilate(self) -> bool:
-        """Whether a pair may have weight 0 by more than rounding, so that its NaN must not spread."""
-        excluding = {codes.ADD_ROW, codes.ADD_COLUMN, codes.ADD_PAIRS, codes.RELATIVE}
-        rules = {codes.CONIC, codes.RAW, codes.PROPORTIONAL}
-        return self.problem.mask is not None or bool(excluding & set(self.steps)) or self.rule in rules
-
 
 def translate(problem: AttentionProblem) -> Program:
     """The program of a problem that the kernels have all parts of."""
-    form = problem.form
-    assert isinstance(form, DotForm | ChannelForm)
-    left, right = _together(form.left.detach()), _together(form.right.detach())
-    if left.dtype != right.dtype:
-        common = torch.promote_types(left.dtype, right.dtype)
-        left, right = left.to(common), right.to(common)
-    values, weight = _together(problem.values.detach()), None
-    if isinstance(form, ChannelForm):
-        given = left.new_ones(1, left.shape[-1]) if form.weight is None else form.weight.detach()
-        weight = given.squeeze(-2).float()
-    found = [_terms(step) for step in form.steps]
-    everything = [(left, 2), (right, 2), (values, 2), *_others(problem, found)]
-    mask = mask_tensors(problem.mask, problem.grid)
-    batch = join(problem.grid.batch_shape, [*everything, *((each, mask.n_axes) for each in mask.tensors)])
+    tensors, mask = _tensors_of(problem), mask_tensors(problem.mask, problem.grid)
+    batch_shape = problem.grid.batch_shape
+    batch = join(batch_shape, [*tensors.strided(), *mask.strided()])
     if batch is None:
         mask = mask.of_every_entry(problem.grid)
-        batch = join(problem.grid.batch_shape, [*everything, *((each, mask.n_axes) for each in mask.tensors)])
-    assert batch is not None  # as `can_join` said
+        batch = join(batch_shape, [*tensors.strided(), *mask.strided()])
+    if batch is None:  # what had to be copied lies otherwise than `can_join` saw it
+        tensors = tensors.of_every_entry(batch_shape)
+        batch = join(batch_shape, [*tensors.strided(), *mask.strided()])
+    assert batch is not None
+    form, found = problem.form, tensors.steps
+    assert isinstance(form, DotForm | ChannelForm)
     return Program(
         problem,
         batch,
-        left,
-        right,
-        values,
-        weight,
-        form.weight if isinstance(form, ChannelForm) else None,
+        tensors.left,
+        tensors.right,
+        tensors.values,
+        tensors.weight,
+        tensors.sink,
+        _form_code(form),
         form.scale,
         tuple(part.code for part in found),
         tuple(part.spelled(batch) for part in found),
@@ -95,21 +83,85 @@ def translate(problem: AttentionProblem) -> Program:
 
 
 def can_join(problem: AttentionProblem) -> bool:
-    """Whether three batch axes are enough for all tensors of a problem beside the mask's."""
+    """Whether three batch axes are enough for all tensors of a problem beside the mask's, as they lie."""
     form = problem.form
     tensors = [(form.tensors()[0], 2), (form.tensors()[1], 2), (problem.values, 2)]
-    return join(problem.grid.batch_shape, [*tensors, *_others(problem, list(map(_terms, form.steps)))]) is not None
+    tensors += [each for step in form.steps for each in _terms(step).tensors]
+    tensors += [(each, own) for each, own in ((_weight_of(form), 1), (_sink_of(problem), 0)) if each is not None]
+    return join(problem.grid.batch_shape, tensors) is not None
 
 
-def _others(problem: AttentionProblem, found: Sequence[_Term]) -> list[tuple[Tensor, int]]:
-    """The tensors of steps, channels and rule, each with the number of its own axes."""
-    form, rule = problem.form, problem.rule
-    others = [each for part in found for each in part.tensors]
-    if isinstance(form, ChannelForm) and form.weight is not None:
-        others.append((form.weight.detach().squeeze(-2), 1))
-    if isinstance(rule, Softmax) and isinstance(rule.sink, Tensor):
-        others.append((rule.sink.detach(), 0))
-    return others
+@dataclass(frozen=True)
+class _Tensors:
+    """All that kernels read of a problem beside its mask, as they read it."""
+
+    left: Tensor
+    right: Tensor
+    values: Tensor
+    weight: Tensor | None
+    sink: Tensor | None
+    steps: tuple[_Term, ...]
+
+    def strided(self) -> list[tuple[Tensor, int]]:
+        """Each with the number of its own axes."""
+        found = [(self.left, 2), (self.right, 2), (self.values, 2)]
+        found += [(each, own) for each, own in ((self.weight, 1), (self.sink, 0)) if each is not None]
+        return found + [each for step in self.steps for each in step.tensors]
+
+    def of_every_entry(self, batch_shape: tuple[int, ...]) -> _Tensors:
+        """The same with every batch axis, one entry after the other."""
+
+        def whole(tensor: Tensor, own: int) -> Tensor:
+            return tensor.expand(*batch_shape, *tensor.shape[tensor.ndim - own :]).contiguous()
+
+        return _Tensors(
+            whole(self.left, 2),
+            whole(self.right, 2),
+            whole(self.values, 2),
+            None if self.weight is None else whole(self.weight, 1),
+            None if self.sink is None else whole(self.sink, 0),
+            tuple(
+                replace(step, tensors=tuple((whole(each, own), own) for each, own in step.tensors))
+                for step in self.steps
+            ),
+        )
+
+
+def _tensors_of(problem: AttentionProblem) -> _Tensors:
+    """What a program holds: converted first, so that strides are those of what is read."""
+    form = problem.form
+    assert isinstance(form, DotForm | ChannelForm)
+    left, right = _together(form.left.detach()), _together(form.right.detach())
+    if left.dtype != right.dtype:
+        common = torch.promote_types(left.dtype, right.dtype)
+        left, right = left.to(common), right.to(common)
+    weight, sink = _weight_of(form), _sink_of(problem)
+    if weight is None and isinstance(form, ChannelForm):
+        weight = left.new_ones(left.shape[-1])
+    return _Tensors(
+        left,
+        right,
+        _together(problem.values.detach()),
+        None if weight is None else weight.float(),
+        None if sink is None else sink.float(),
+        tuple(map(_terms, form.steps)),
+    )
+
+
+def _form_code(form: Form) -> int:
+    if not isinstance(form, ChannelForm):
+        return codes.DOT
+    return codes.SQUARE if form.weight is None else codes.WEIGHTED_SQUARE
+
+
+def _weight_of(form: Form) -> Tensor | None:
+    """What channels are multiplied by, `(..., channels)`."""
+    return form.weight.detach().squeeze(-2) if isinstance(form, ChannelForm) and form.weight is not None else None
+
+
+def _sink_of(problem: AttentionProblem) -> Tensor | None:
+    sink = problem.rule.sink if isinstance(problem.rule, Softmax) else None
+    return sink.detach() if isinstance(sink, Tensor) else None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Numbers that stand for steps and rules in compiled code, which cannot hold classes."""
+"""Numbers that stand for forms, steps, rules and masks in compiled code, which cannot hold classes."""
 
 from __future__ import annotations
 
@@ -28,3 +28,14 @@ RAW: Final = 3
 SIGMOID: Final = 4
 UNIFORM: Final = 5
 ENTMAX: Final = 6
+
+# Forms, and how a mask is given, on a GPU: the first column of each row and the one after its last; a byte for each
+# pair, not 0 where it is allowed; or a list of keys for each row.
+DOT: Final = 0
+SQUARE: Final = 1
+WEIGHTED_SQUARE: Final = 2
+
+NO_MASK: Final = 0
+BOUNDS: Final = 1
+PAIRS: Final = 2
+LISTS: Final = 3

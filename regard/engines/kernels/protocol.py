@@ -1,4 +1,4 @@
-"""What compiled kernels are asked for, on any device: `cpu/` implements it, and nobody asks for a device's classes."""
+"""What compiled kernels are asked for, on any device: `cpu` and `cuda` implement it; nobody asks for their classes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,19 @@ class Kernels(ABC):
 
     dtypes: ClassVar[frozenset[torch.dtype]]  # in which they compute
     worthwhile: ClassVar[int]  # pairs of a batch entry from which they are cheaper than torch's own operations
+    reads: ClassVar[bool] = True  # whether they read weights, as views do
+
+    # Whether NaN and infinity among the inputs reach those alone who give them weight, and numerators of any size are
+    # summed, so that nobody need look at numbers, nor wait for a device that has them.
+    looks_for_itself: ClassVar[bool] = False
 
     @abstractmethod
     def missing(self) -> str | None:
         """Why there cannot be kernels on this machine, by a check that imports nothing; None if there may be."""
 
     @abstractmethod
-    def unusable(self) -> str | None:
-        """Why they cannot be used on this machine, having tried to load them; None if they can."""
+    def unusable(self, device: torch.device) -> str | None:
+        """Why they cannot be used on a device, having tried to load them; None if they can."""
 
     @abstractmethod
     def unready(self, problem: AttentionProblem, *, reads: bool) -> str | None:
@@ -59,9 +64,6 @@ class Kernels(ABC):
 
 class Compiled(ABC):
     """A problem that kernels compute."""
-
-    # Whether NaN and infinity among the inputs reach those alone who give them weight, so that nobody need look.
-    holds_nonfinite: ClassVar[bool] = False
 
     @abstractmethod
     def sums(self) -> Sums:

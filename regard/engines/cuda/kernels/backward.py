@@ -10,10 +10,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.pair_scores import SQUARE, add_differences, load_tile, load_weights, pair_scores
-from regard.engines.cuda.kernels.products import pooled_product, scored_product
+from regard.engines.cuda.kernels.pair_scores import DOT, add_differences, load_tile, load_weights, pair_scores
+from regard.engines.cuda.kernels.products import pooled_product, scored_product, slope_product
 from regard.engines.cuda.kernels.tile_scores import (
-    LOG2_E,
     place_of,
     row_terms,
     start_of,
@@ -58,45 +57,44 @@ def without_broken(gradients, vectors):
 
 @triton.jit
 def load_facts(facts, entry, rows, n_queries, RULE: tl.constexpr, CENTRED: tl.constexpr):
-    """(log₂ Z, 1/Z, δ) of rows; +inf and 0 for those beyond the last."""
+    """(peak, 1/Z, δ) of rows; 0 for those beyond the last."""
     place, inside = tl.cast(entry, tl.int64) * n_queries + rows, rows < n_queries
-    log_total = tl.full(rows.shape, float("inf"), tl.float32)
+    peak = tl.zeros(rows.shape, tl.float32)
     inverse = tl.zeros(rows.shape, tl.float32)
     delta = tl.zeros(rows.shape, tl.float32)
     if RULE == SOFTMAX:
-        total = tl.load(facts[1] + place, mask=inside, other=float("inf"))
         peak = tl.load(facts[0] + place, mask=inside, other=0.0)
-        # A fully masked row has a total of +inf, and a peak of −inf.
-        log_total = tl.where(total == float("inf"), float("inf"), peak * LOG2_E + tl.log2(total))
-    elif RULE == PROPORTIONAL or RULE == UNIFORM:
+    if RULE == SOFTMAX or RULE == PROPORTIONAL or RULE == UNIFORM:
+        # A fully masked row has a total of +inf.
         inverse = 1.0 / tl.load(facts[1] + place, mask=inside, other=float("inf"))
     if CENTRED:
         delta = tl.load(facts[2] + place, mask=inside, other=0.0)
-    return log_total, inverse, delta
+    return peak, inverse, delta
 
 
 @triton.jit
 def tile_gradients(
-    left, right, sides, weight, inputs, over_values, keep, of_rows, of_tile, allowed, facts, terms, at, scale,
-    FORM: tl.constexpr, STEPS: tl.constexpr, RULE: tl.constexpr, LEARNS: tl.constexpr, AXIS: tl.constexpr,
-    SAFE: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr, SUMS: tl.constexpr,
+    raw, over_values, keep, of_rows, of_tile, allowed, facts, terms, at, scale,
+    STEPS: tl.constexpr, RULE: tl.constexpr, LEARNS: tl.constexpr, SAFE: tl.constexpr, AXIS: tl.constexpr,
+    WIDTH: tl.constexpr, SUMS: tl.constexpr,
 ):  # fmt: skip
     """(α, dS before the steps, what each step's parameter gets of each row or column) of a tile.
 
     Args:
-        left, right, sides: What the first and the second axis of the tile are of.
+        raw: The scores before any step.
         over_values: dO vᵀ.
         keep: What dropout multiplies weights by; 1 without it.
-        facts: log₂ Z, 1/Z and δ, shaped to broadcast over the tile.
+        facts: Peak, 1/Z and δ, shaped to broadcast over the tile.
+        SAFE: Whether something may be infinite or no number.
         AXIS: Over which axis of the tile the parameters' gradients are summed.
         WIDTH, SUMS: Of the result: `(WIDTH, SUMS)`.
     """
-    raw = tl.zeros_like(over_values)
-    if RULE != UNIFORM:
-        raw = pair_scores(left, right, sides, weight, inputs, at, scale, FORM, SAFE, PRECISION, DIM)
     scores, allowed = stepped(raw, allowed, of_rows, of_tile, terms, at, len(STEPS), STEPS)
     allowed = allowed & (scores != -float("inf"))
     weights, slopes = weights_and_slopes(scores, allowed, facts[0], facts[1], RULE)
+    if SAFE:
+        # A value that is not finite gives nothing to a weight of 0.
+        over_values = tl.where((weights == 0) & (over_values - over_values != 0), 0.0, over_values)
     # Selected, not multiplied: what a masked pair would give may be NaN.
     slopes = tl.where(allowed, slopes * (over_values * keep - facts[2]), 0.0)
     learned = tl.zeros((WIDTH, SUMS), tl.float32)
@@ -137,9 +135,9 @@ def differentiate_rows(
     queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, n_queries, dims, DIM)
     to_output = load_tile(gradient[0], gradient[1], at, row_start, row_span, n_queries, value_dims, VALUE_DIM)
     of_rows = row_terms(terms, at, row_start, row_span, n_queries, STEPS)
-    bounds = mask_rows(mask, at, row_start, row_span, n_queries, MASK)
-    log_total, inverse, delta = load_facts(facts, entry, rows, n_queries, RULE, CENTRED)
-    by_row = (log_total[:, None], inverse[:, None], delta[:, None])
+    bounds = mask_rows(mask, at, row_start, row_span, sizes, MASK)
+    peak, inverse, delta = load_facts(facts, entry, rows, n_queries, RULE, CENTRED)
+    by_row = (peak[:, None], inverse[:, None], delta[:, None])
     weight = load_weights(inputs, at, dims, FORM, DIM)
     from_tile, to_tile = 0, tl.cdiv(n_keys, COLUMNS)
     if MASK == BOUNDS:
@@ -168,22 +166,24 @@ def differentiate_rows(
             (inputs[0], inputs[1], row_start, row_span, n_queries),
             (inputs[2], inputs[3], column_start, column_span, n_keys),
         )
+        raw = tl.zeros_like(over_values)
+        if RULE != UNIFORM:
+            raw = pair_scores(queries, keys, sides, weight, inputs, at, scale, FORM, SAFE, PRECISION, DIM)
         _, slopes, more = tile_gradients(
-            queries, keys, sides, weight, inputs, over_values, keep, of_rows, of_tile, allowed, by_row, terms, at,
-            scale, FORM, STEPS,
-            RULE, LEARNS, 1, SAFE, PRECISION, DIM, ROWS, SUMS,
+            raw, over_values, keep, of_rows, of_tile, allowed, by_row, terms, at, scale,
+            STEPS, RULE, LEARNS, SAFE, 1, ROWS, SUMS,
         )  # fmt: skip
         if LEARNS:
             learned += more
-        if FORM == SQUARE:
+        if FORM != DOT:
             found, squares = add_differences(found, squares, slopes, sides, at, dims, DIM, LEARNS_WEIGHT)
         else:
-            found = pooled_product(slopes, keys, found, PRECISION, SAFE)
+            found = slope_product(slopes, keys, found, PRECISION, SAFE)
     inside = (rows < n_queries)[:, None] & (dims < DIM)[None, :]
     place = (tl.cast(entry, tl.int64) * n_queries + rows)[:, None] * DIM + dims[None, :]
     if not PROJECTED:
         found = without_broken(found, queries)
-    if FORM == SQUARE:
+    if FORM != DOT:
         found = found * (2.0 * weight)[None, :]
         if LEARNS_WEIGHT:
             tl.store(outputs[2] + place, squares, mask=inside)
@@ -191,7 +191,7 @@ def differentiate_rows(
     if LEARNS:
         places = tl.arange(0, SUMS)[None, :]
         place = (tl.cast(entry, tl.int64) * n_queries + rows)[:, None] * SUMS + places
-        tl.store(outputs[1] + place, learned, mask=(rows < n_queries)[:, None] & (places < SUMS))
+        tl.store(outputs[1] + place, learned, mask=(rows < n_queries)[:, None])
     if not SAFE:
         tl.store(outputs[3] + program, tl.max(tl.where(inside & (found - found != 0), 1, 0)))
 
@@ -233,7 +233,7 @@ def differentiate_columns(
         rows = row_start + row_span
         queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, n_queries, dims, DIM)
         to_output = load_tile(gradient[0], gradient[1], at, row_start, row_span, n_queries, value_dims, VALUE_DIM)
-        bounds = mask_rows(mask, at, row_start, row_span, n_queries, MASK)
+        bounds = mask_rows(mask, at, row_start, row_span, sizes, MASK)
         allowed = allowed_pairs(
             mask, bounds, at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=True
         )
@@ -241,8 +241,8 @@ def differentiate_columns(
         of_tile = tile_terms(
             terms, of_rows, at, row_start, row_span, column_start, column_span, sizes, STEPS, TURNED=True
         )
-        log_total, inverse, delta = load_facts(facts, entry, rows, n_queries, RULE, CENTRED)
-        by_row = (log_total[None, :], inverse[None, :], delta[None, :])
+        peak, inverse, delta = load_facts(facts, entry, rows, n_queries, RULE, CENTRED)
+        by_row = (peak[None, :], inverse[None, :], delta[None, :])
         over_values = scored_product(values, to_output, PRECISION)
         keep = 1.0
         if DROPOUT:
@@ -252,21 +252,23 @@ def differentiate_columns(
             (inputs[2], inputs[3], column_start, column_span, n_keys),
             (inputs[0], inputs[1], row_start, row_span, n_queries),
         )
+        raw = tl.zeros_like(over_values)
+        if RULE != UNIFORM:
+            raw = pair_scores(keys, queries, sides, weight, inputs, at, scale, FORM, SAFE, PRECISION, DIM)
         weights, slopes, more = tile_gradients(
-            keys, queries, sides, weight, inputs, over_values, keep, of_rows, of_tile, allowed, by_row, terms, at,
-            scale, FORM, STEPS,
-            RULE, LEARNS, 1, SAFE, PRECISION, DIM, COLUMNS, SUMS,
+            raw, over_values, keep, of_rows, of_tile, allowed, by_row, terms, at, scale,
+            STEPS, RULE, LEARNS, SAFE, 1, COLUMNS, SUMS,
         )  # fmt: skip
         if LEARNS:
             learned += more
         to_values = pooled_product(weights, to_output, to_values, PRECISION, SAFE)
-        if FORM == SQUARE:
+        if FORM != DOT:
             to_keys, _ = add_differences(to_keys, to_keys, slopes, sides, at, dims, DIM, False)
         elif RULE != UNIFORM:
-            to_keys = pooled_product(slopes, queries, to_keys, PRECISION, SAFE)
+            to_keys = slope_product(slopes, queries, to_keys, PRECISION, SAFE)
     if not PROJECTED:
         to_keys = without_broken(to_keys, keys)
-    if FORM == SQUARE:
+    if FORM != DOT:
         to_keys = to_keys * (2.0 * weight)[None, :]
     vectors = (tl.cast(entry, tl.int64) * n_keys + columns)[:, None]
     there = (columns < n_keys)[:, None]
@@ -279,7 +281,7 @@ def differentiate_columns(
     )
     if LEARNS:
         places = tl.arange(0, SUMS)[None, :]
-        tl.store(outputs[2] + vectors * SUMS + places, learned, mask=there & (places < SUMS))
+        tl.store(outputs[2] + vectors * SUMS + places, learned, mask=there)
     if not SAFE:
         broken = tl.max(tl.where(inside & (to_keys - to_keys != 0), 1, 0))
         broken = tl.maximum(broken, tl.max(tl.where(inside_values & (to_values - to_values != 0), 1, 0)))

@@ -25,8 +25,9 @@ from regard.engines.cuda.kernels.tile_weights import (
     allowed_pairs,
     keep_factors,
     mask_rows,
-    numerators,
+    next_tile,
     row_hashes,
+    unit_of,
 )
 
 
@@ -83,18 +84,10 @@ def absorb(
         scores = pair_scores(queries, keys, sides, weight, inputs, at, scale, FORM, SAFE, PRECISION, DIM)
     of_tile = tile_terms(terms, of_rows, at, row_start, row_span, column_start, column_span, sizes, STEPS, TURNED=False)
     scores, allowed = stepped(scores, allowed, of_rows, of_tile, terms, at, len(STEPS), STEPS)
-    if RULE == SOFTMAX:
-        scores = tl.where(allowed, scores * LOG2_E, -float("inf"))
-        higher = tl.maximum(peak, tl.max(scores, 1))
-        # Where nothing was allowed so far, e^(−inf − 0) is 0.
-        level = tl.where(higher == -float("inf"), 0.0, higher)
-        found = tl.exp2(scores - level[:, None])
-        factor = tl.exp2(peak - level)
+    found, factor, peak = next_tile(scores, allowed, peak, RULE)
+    if RULE == SOFTMAX or RULE == PROPORTIONAL:
         pooled = pooled * factor[:, None]
         total = total * factor
-        peak = higher
-    else:
-        found = numerators(scores, allowed, RULE)
     total += tl.sum(found, 1)
     if DROPOUT:
         found *= keep_factors(hashes, column_start + column_span, dropout[1], dropout[2], TURNED=False)
@@ -149,7 +142,7 @@ def pool_rows(
     rows = row_start + row_span
     queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, n_queries, tl.arange(0, BLOCK_DIM), DIM)
     of_rows = row_terms(terms, at, row_start, row_span, n_queries, STEPS)
-    bounds = mask_rows(mask, at, row_start, row_span, n_queries, MASK)
+    bounds = mask_rows(mask, at, row_start, row_span, sizes, MASK)
     hashes = rows
     if DROPOUT:
         hashes = row_hashes(tl.load(dropout[0]), entry, rows)
@@ -198,11 +191,13 @@ def pool_rows(
     base = outputs[0] + start_of(strides, at) - tl.cast(row_start, tl.int64) * strides[3]
     if SPLIT:
         base -= tl.cast(split, tl.int64) * strides[4]
+        if n_splits == 1:
+            peak, total, pooled = unfinished(peak, total, pooled, RULE)
     else:
         peak, total, pooled = finished(peak, total, pooled, sink, at, RULE, SINK)
     inside = (rows < n_queries)[:, None] & (value_dims < VALUE_DIM)[None, :]
     result = pooled.to(outputs[0].dtype.element_ty)
-    tl.store(base - row_span[:, None] * strides[3] + value_dims[None, :], result, mask=inside)
+    tl.store(base - row_span.to(tl.int64)[:, None] * strides[3] + value_dims[None, :], result, mask=inside)
     facts = (tl.cast(entry, tl.int64) * n_splits + split) * n_queries + rows
     tl.store(outputs[2] + facts, peak, mask=rows < n_queries)
     tl.store(outputs[3] + facts, total, mask=rows < n_queries)
@@ -214,20 +209,30 @@ def pool_rows(
 
 @triton.jit
 def finished(peak, total, pooled, sink, at, RULE: tl.constexpr, SINK: tl.constexpr):
-    """The statistics and the output of rows from their sums: the only division. The peak of softmax comes in log₂."""
+    """The statistics and the output of rows from their sums: the only division."""
     if RULE == SOFTMAX:
         if SINK:
-            logit = load_number(sink[0], sink[1], at) * LOG2_E
+            logit = load_number(sink[0], sink[1], at)
             higher = tl.maximum(peak, logit)
             level = tl.where(higher == -float("inf"), 0.0, higher)
-            factor = tl.exp2(peak - level)
-            total = total * factor + tl.exp2(logit - level)
+            factor = tl.exp2((peak - level) * LOG2_E)
+            total = total * factor + tl.exp2((logit - level) * LOG2_E)
             pooled = pooled * factor[:, None]
             peak = higher
-        peak = peak / LOG2_E
     if RULE == SOFTMAX or RULE == PROPORTIONAL or RULE == UNIFORM:
         total = tl.where(total == 0, float("inf"), total)
         pooled = pooled / total[:, None]
+    if RULE == PROPORTIONAL:
+        total = total / unit_of(peak)
+    return peak, total, pooled
+
+
+@triton.jit
+def unfinished(peak, total, pooled, RULE: tl.constexpr):
+    """The sums of rows as others merge them: in no unit of their own, but for softmax's peak."""
+    if RULE == PROPORTIONAL:
+        unit = unit_of(peak)
+        total, pooled = total / unit, pooled / unit[:, None]
     return peak, total, pooled
 
 
@@ -261,11 +266,15 @@ def merge_splits(
         facts = (tl.cast(entry, tl.int64) * n_splits + split) * n_queries + rows
         others = tl.load(sums[0] + facts[:, None] * VALUE_DIM + dims[None, :], mask=inside, other=0.0)
         more = tl.load(sums[2] + facts, mask=rows < n_queries, other=0.0)
-        if RULE == SOFTMAX:
+        if RULE == SOFTMAX or RULE == PROPORTIONAL:
             theirs = tl.load(sums[1] + facts, mask=rows < n_queries, other=-float("inf"))
             higher = tl.maximum(peak, theirs)
-            level = tl.where(higher == -float("inf"), 0.0, higher)
-            mine, factor = tl.exp2(peak - level), tl.exp2(theirs - level)
+            if RULE == SOFTMAX:
+                level = tl.where(higher == -float("inf"), 0.0, higher)
+                mine, factor = tl.exp2((peak - level) * LOG2_E), tl.exp2((theirs - level) * LOG2_E)
+            else:
+                unit = unit_of(higher)
+                mine, factor = tl.where(peak > 0, peak * unit, 1.0), tl.where(theirs > 0, theirs * unit, 1.0)
             pooled = pooled * mine[:, None] + others * factor[:, None]
             total = total * mine + more * factor
             peak = higher

@@ -12,9 +12,11 @@ import triton.language as tl
 
 from regard.engines.cuda.kernels.products import scored_product
 from regard.engines.cuda.kernels.tile_scores import start_of
+from regard.engines.kernels import codes
 
-DOT = tl.constexpr(0)
-SQUARE = tl.constexpr(1)
+DOT = tl.constexpr(codes.DOT)
+SQUARE = tl.constexpr(codes.SQUARE)
+WEIGHTED_SQUARE = tl.constexpr(codes.WEIGHTED_SQUARE)
 
 # ‖q‖² + ‖k‖², times what the score multiplies them by, up to which products serve: float32 then rounds a score by no
 # more than half precision shows.
@@ -29,14 +31,14 @@ def load_tile(pointer, strides, at, start, span, length, dims, DIM: tl.constexpr
     """
     base = pointer + start_of(strides, at) - tl.cast(start, tl.int64) * strides[3]
     inside = (start + span < length)[:, None] & (dims < DIM)[None, :]
-    return tl.load(base - span[:, None] * strides[3] + dims[None, :], mask=inside, other=0.0)
+    return tl.load(base - span.to(tl.int64)[:, None] * strides[3] + dims[None, :], mask=inside, other=0.0)
 
 
 @triton.jit
 def load_weights(inputs, at, dims, FORM: tl.constexpr, DIM: tl.constexpr):
     """What each channel of a squared distance is multiplied by; anything for a product."""
     weight = dims
-    if FORM == SQUARE:
+    if FORM != DOT:
         weight = tl.load(inputs[6] + start_of(inputs[7], at) - dims * inputs[7][3], mask=dims < DIM, other=0.0)
     return weight
 
@@ -45,7 +47,8 @@ def load_weights(inputs, at, dims, FORM: tl.constexpr, DIM: tl.constexpr):
 def load_coordinate(side, at, channel):
     """One coordinate of some vectors, in float32. `side`: a pointer, strides, the first vector, a span, how many."""
     base = side[0] + start_of(side[1], at) - tl.cast(side[2], tl.int64) * side[1][3] + channel
-    return tl.load(base - side[3] * side[1][3], mask=side[2] + side[3] < side[4], other=0.0).to(tl.float32)
+    span = side[3].to(tl.int64)
+    return tl.load(base - span * side[1][3], mask=side[2] + side[3] < side[4], other=0.0).to(tl.float32)
 
 
 @triton.jit
@@ -55,11 +58,15 @@ def difference_of(one, other, at, channel):
 
 
 @triton.jit
-def are_near(left, right, weight, scale):
+def squared_norms(vectors):
+    vectors = vectors.to(tl.float32)
+    return tl.sum(vectors * vectors, 1)
+
+
+@triton.jit
+def are_near(left, right, scale):
     """Whether products serve for the squared distances of a tile."""
-    one, other = left.to(tl.float32), right.to(tl.float32)
-    most = tl.max(tl.sum(one * one * weight[None, :], 1)) + tl.max(tl.sum(other * other * weight[None, :], 1))
-    return most * tl.abs(scale) <= NEAR
+    return (tl.max(squared_norms(left)) + tl.max(squared_norms(right))) * tl.abs(scale) <= NEAR
 
 
 @triton.jit
@@ -79,13 +86,12 @@ def pair_scores(
     """scale · left · rightᵀ, or scale · Σ_c w_c (left_c − right_c)²; `sides` as in `load_coordinate`."""
     if FORM == DOT:
         scores = scored_product(left, right, PRECISION)
-    elif SAFE or left.dtype == tl.float32:  # few are safe, and Triton 3.6 cannot compile the choice there
+    elif SAFE or FORM == WEIGHTED_SQUARE or left.dtype == tl.float32:
+        # Weighted, a product would be of rounded numbers. Few are safe, and Triton 3.6 cannot compile the choice there.
         scores = summed_squares(sides, inputs, at, left, right, DIM)
-    elif are_near(left, right, weight, scale):
-        one, other = left.to(tl.float32), right.to(tl.float32)
-        cross = scored_product((one * weight[None, :]).to(left.dtype), right, PRECISION)
-        norms = tl.sum(one * one * weight[None, :], 1)[:, None] + tl.sum(other * other * weight[None, :], 1)[None, :]
-        scores = norms - 2.0 * cross
+    elif are_near(left, right, scale):
+        norms = squared_norms(left)[:, None] + squared_norms(right)[None, :]
+        scores = norms - 2.0 * scored_product(left, right, PRECISION)
     else:
         scores = summed_squares(sides, inputs, at, left, right, DIM)
     return scores * scale
@@ -108,7 +114,10 @@ def add_differences(found, squares, slopes, sides, at, dims, DIM: tl.constexpr, 
     for channel in range(0, DIM):
         difference = difference_of(sides[0], sides[1], at, channel)
         here = (dims == channel)[None, :]
-        found += tl.where(here, tl.sum(slopes * difference, 1)[:, None], 0.0)
+        # Selected, not multiplied: what is masked may be infinitely far.
+        terms = tl.where(slopes == 0, 0.0, slopes * difference)
+        found += tl.where(here, tl.sum(terms, 1)[:, None], 0.0)
         if SQUARES:
-            squares += tl.where(here, tl.sum(slopes * difference * difference, 1)[:, None], 0.0)
+            terms = tl.where(slopes == 0, 0.0, terms * difference)
+            squares += tl.where(here, tl.sum(terms, 1)[:, None], 0.0)
     return found, squares

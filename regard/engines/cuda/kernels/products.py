@@ -31,6 +31,16 @@ def weighted_product(weights, vectors, total, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def slope_product(slopes, vectors, total, PRECISION: tl.constexpr, SAFE: tl.constexpr):
+    """total + slopes @ vectors, as `pooled_product`: slopes of any size, which float16 has no room for."""
+    if vectors.dtype == tl.float16:
+        total = pooled_product(slopes, vectors, total, WHOLE, SAFE)
+    else:
+        total = pooled_product(slopes, vectors, total, PRECISION, SAFE)
+    return total
+
+
+@triton.jit
 def scored_product(left, right, PRECISION: tl.constexpr):
     """left @ rightᵀ, in float32."""
     nothing = tl.zeros((left.shape[0], right.shape[0]), tl.float32)

@@ -51,7 +51,7 @@ def load_number(pointer, strides, at):
 def load_vector(pointer, strides, at, start, span, length):
     """Numbers along rows or columns: from `start` on, 0 beyond the last."""
     base = pointer + start_of(strides, at) - tl.cast(start, tl.int64) * strides[3]
-    return tl.load(base - span * strides[3], mask=start + span < length, other=0)
+    return tl.load(base - span.to(tl.int64) * strides[3], mask=start + span < length, other=0)
 
 
 @triton.jit
@@ -102,12 +102,14 @@ def tile_terms(
             base = terms[i][0] + start_of(strides, at)
             base -= tl.cast(row_start, tl.int64) * strides[3] + tl.cast(column_start, tl.int64) * strides[4]
             inside = (row_start + row < sizes[0]) & (column_start + column < sizes[1])
+            row, column = row.to(tl.int64), column.to(tl.int64)
             pairs = tl.load(base - row * strides[3] - column * strides[4], mask=inside, other=0)
             known = known + (pairs.to(tl.float32),)
         elif STEPS[i] == DISTANCE:
             column = load_vector(terms[i][2], terms[i][3], at, column_start, column_span, sizes[1])
             # Relative to one of them, positions are small whole numbers, which float32 holds.
-            first = tl.min(column)
+            start = start_of(terms[i][3], at) - tl.cast(column_start, tl.int64) * terms[i][3][3]
+            first = tl.load(terms[i][2] + start)
             by_row, by_column = across((of_rows[i] - first).to(tl.float32), (column - first).to(tl.float32), TURNED)
             known = known + (tl.abs(by_row - by_column),)
         elif STEPS[i] == RELATIVE:

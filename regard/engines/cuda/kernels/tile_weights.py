@@ -15,20 +15,20 @@ RAW = tl.constexpr(codes.RAW)
 SIGMOID = tl.constexpr(codes.SIGMOID)
 UNIFORM = tl.constexpr(codes.UNIFORM)
 
-# How a mask is given: none; the first and the last but one column of each row; or a number for each pair, not 0 where
-# it is allowed.
-NO_MASK = tl.constexpr(0)
-BOUNDS = tl.constexpr(1)
-PAIRS = tl.constexpr(2)
+BOUNDS = tl.constexpr(codes.BOUNDS)
+PAIRS = tl.constexpr(codes.PAIRS)
 
 
 @triton.jit
-def mask_rows(mask, at, start, span, n_queries, MASK: tl.constexpr):
+def mask_rows(mask, at, start, span, sizes, MASK: tl.constexpr):
     """What the mask says of rows: their bounds, where it is given so. Rows beyond the last are fully masked."""
     first, stop = span, span
     if MASK == BOUNDS:
-        first = load_vector(mask[0], mask[1], at, start, span, n_queries).to(tl.int32)
-        stop = load_vector(mask[2], mask[3], at, start, span, n_queries).to(tl.int32)
+        # A mask may say that a row attends to more than there is.
+        first = load_vector(mask[0], mask[1], at, start, span, sizes[0])
+        stop = load_vector(mask[2], mask[3], at, start, span, sizes[0])
+        first = tl.minimum(tl.maximum(first, 0), sizes[1]).to(tl.int32)
+        stop = tl.minimum(tl.maximum(stop, 0), sizes[1]).to(tl.int32)
     return first, stop
 
 
@@ -48,6 +48,7 @@ def allowed_pairs(
         strides = mask[1]
         base = mask[0] + start_of(strides, at)
         base -= tl.cast(row_start, tl.int64) * strides[3] + tl.cast(column_start, tl.int64) * strides[4]
+        row, column = row.to(tl.int64), column.to(tl.int64)
         inside = inside & (tl.load(base - row * strides[3] - column * strides[4], mask=inside, other=0) != 0)
     return inside
 
@@ -69,17 +70,48 @@ def numerators(scores, allowed, RULE: tl.constexpr):
 
 
 @triton.jit
-def weights_and_slopes(scores, allowed, log_total, inverse, RULE: tl.constexpr):
+def next_tile(scores, allowed, peak, RULE: tl.constexpr):
+    """(numerators, what earlier sums are multiplied by, the peak) where one more tile follows.
+
+    Numerators of softmax are relative to the largest score so far, as are those of proportional weights: neither a sum
+    of them nor of values times them then leaves float32 before it is divided.
+    """
+    if RULE == SOFTMAX:
+        scores = tl.where(allowed, scores, -float("inf"))
+        higher = tl.maximum(peak, tl.max(scores, 1))
+        # Where nothing was allowed so far, e^(−inf − 0) is 0.
+        level = tl.where(higher == -float("inf"), 0.0, higher)
+        found = tl.exp2((scores - level[:, None]) * LOG2_E)
+        factor = tl.exp2((peak - level) * LOG2_E)
+    elif RULE == PROPORTIONAL:
+        found = numerators(scores, allowed, RULE)
+        higher = tl.maximum(peak, tl.max(found, 1))
+        found = found * unit_of(higher)[:, None]
+        factor = tl.where(peak > 0, peak * unit_of(higher), 1.0)
+    else:
+        found, factor, higher = numerators(scores, allowed, RULE), tl.full(peak.shape, 1.0, tl.float32), peak
+    return found, factor, higher
+
+
+@triton.jit
+def unit_of(peak):
+    """1/peak; 1 where nothing was above 0."""
+    return 1.0 / tl.where(peak > 0, peak, 1.0)
+
+
+@triton.jit
+def weights_and_slopes(scores, allowed, peak, inverse, RULE: tl.constexpr):
     """α of a tile, and the diagonal part of dα/da.
 
     Args:
         scores: The tile.
         allowed: Which pairs are.
-        log_total: log₂ Z of each row, +inf for a fully masked one; used by softmax.
-        inverse: 1/Z of each row; used by the other rules that divide by a sum.
+        peak: The largest score of each row; used by softmax.
+        inverse: 1/Z of each row, of numerators e^(a − peak) under softmax; used by the rules that divide by a sum.
     """
     if RULE == SOFTMAX:
-        weights = tl.where(allowed, tl.exp2(scores * LOG2_E - log_total), 0.0)
+        # The peak was one of these scores, so that none is above it but by another rounding.
+        weights = tl.where(allowed, tl.exp2(tl.minimum(scores - peak, 0.0) * LOG2_E) * inverse, 0.0)
         slopes = weights
     else:
         weights = numerators(scores, allowed, RULE)

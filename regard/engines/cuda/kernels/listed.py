@@ -1,0 +1,210 @@
+"""Rows that attend to a list of keys each: keys are gathered, and nothing else is read.
+
+A program has one row and goes along its list; on the way back one more has a column, and goes along the rows that list
+it. A pair is a dot product of two vectors, too few for matrix units; what has weight 0 is selected, not multiplied.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from regard.engines.cuda.kernels.backward import load_facts, tile_gradients, without_broken
+from regard.engines.cuda.kernels.forward import finished, unfinished
+from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights
+from regard.engines.cuda.kernels.tile_scores import place_of, row_terms, start_of, stepped, tile_terms
+from regard.engines.cuda.kernels.tile_weights import UNIFORM, keep_factors, next_tile, row_hashes
+
+
+@triton.jit
+def load_list(pointer, strides, at, row, start, width, n_keys, LISTED: tl.constexpr):
+    """Some entries of a row's list, int64; `n_keys` for an empty slot."""
+    slots = start + tl.arange(0, LISTED)
+    base = pointer + start_of(strides, at) - tl.cast(row, tl.int64) * strides[3]
+    found = tl.load(base - slots * strides[4], mask=slots < width, other=-1).to(tl.int64)
+    return tl.where(found < 0, n_keys, found)
+
+
+@triton.jit
+def vector_scores(vector, vectors, weight, scale, FORM: tl.constexpr):
+    """The scores of one vector and some others before any step, `(1, vectors)`."""
+    if FORM != DOT:
+        difference = vector - vectors
+        scores = tl.sum(difference * difference * weight[None, :], 1)
+    else:
+        scores = tl.sum(vector * vectors, 1)
+    return scores[None, :] * scale
+
+
+@triton.jit
+def weighted_sum(weights, vectors):
+    """Σ w·v of weights `(1, n)`, over those that are not 0."""
+    weights = tl.trans(weights)  # (n, 1)
+    return tl.sum(tl.where(weights == 0, 0.0, weights * vectors), 0)[None, :]
+
+
+@triton.jit
+def differences(vector, vectors, slopes, weight, FORM: tl.constexpr):
+    """What pairs give to the gradient of `vector`, `(1, dim)`, for slopes `(1, vectors)` of scores before any step."""
+    if FORM != DOT:
+        vectors = (vector - vectors) * (2.0 * weight)[None, :]
+    return weighted_sum(slopes, vectors)
+
+
+@triton.jit
+def pool_listed(
+    inputs, outputs, terms, lists, sink, dropout, n_queries, n_keys, width, n1, n2, scale,
+    FORM: tl.constexpr, STEPS: tl.constexpr, RULE: tl.constexpr, SINK: tl.constexpr, DROPOUT: tl.constexpr,
+    FINISH: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, LISTED: tl.constexpr,
+):  # fmt: skip
+    """The output and the statistics of one row; unless `FINISH`, its sums."""
+    program = tl.program_id(0)
+    row, entry = program % n_queries, program // n_queries
+    at, sizes, one = place_of(entry, n1, n2), (n_queries, n_keys), tl.arange(0, 1)
+    dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
+    query = load_tile(inputs[0], inputs[1], at, row, one, n_queries, dims, DIM).to(tl.float32)
+    of_rows = row_terms(terms, at, row, one, n_queries, STEPS)
+    weight = load_weights(inputs, at, dims, FORM, DIM)
+    hashes = one
+    if DROPOUT:
+        hashes = row_hashes(tl.load(dropout[0]), entry, row + one)
+    peak = tl.full((1,), -float("inf"), tl.float32)
+    total = tl.zeros((1,), tl.float32)
+    pooled = tl.zeros((1, BLOCK_VALUE_DIM), tl.float32)
+    for start in range(0, width, LISTED):
+        columns = load_list(lists[0], lists[1], at, row, start, width, n_keys, LISTED)
+        allowed = (columns < n_keys)[None, :]
+        scores = tl.zeros((1, LISTED), tl.float32)
+        if RULE != UNIFORM:
+            keys = load_tile(inputs[2], inputs[3], at, 0, columns, n_keys, dims, DIM).to(tl.float32)
+            scores = vector_scores(query, keys, weight, scale, FORM)
+        of_tile = tile_terms(terms, of_rows, at, row, one, 0, columns, sizes, STEPS, TURNED=False)
+        scores, allowed = stepped(scores, allowed, of_rows, of_tile, terms, at, len(STEPS), STEPS)
+        found, factor, peak = next_tile(scores, allowed, peak, RULE)
+        total = total * factor + tl.sum(found, 1)
+        if DROPOUT:
+            found *= keep_factors(hashes, columns, dropout[1], dropout[2], TURNED=False)
+        values = load_tile(inputs[4], inputs[5], at, 0, columns, n_keys, value_dims, VALUE_DIM).to(tl.float32)
+        pooled = pooled * factor[:, None] + weighted_sum(found, values)
+    if FINISH:
+        peak, total, pooled = finished(peak, total, pooled, sink, at, RULE, SINK)
+    else:
+        peak, total, pooled = unfinished(peak, total, pooled, RULE)
+    facts = tl.cast(entry, tl.int64) * n_queries + row
+    inside = (value_dims < VALUE_DIM)[None, :]
+    result = pooled.to(outputs[0].dtype.element_ty)
+    tl.store(outputs[0] + facts * VALUE_DIM + value_dims[None, :], result, mask=inside)
+    tl.store(outputs[1] + facts + one, peak)
+    tl.store(outputs[2] + facts + one, total)
+
+
+@triton.jit
+def differentiate_listed_rows(
+    inputs, gradient, facts, outputs, terms, lists, dropout, n_queries, n_keys, width, n1, n2, scale,
+    FORM: tl.constexpr, STEPS: tl.constexpr, RULE: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr,
+    DROPOUT: tl.constexpr, LEARNS: tl.constexpr, LEARNS_WEIGHT: tl.constexpr, DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, SUMS: tl.constexpr,
+    LISTED: tl.constexpr,
+):  # fmt: skip
+    """The gradient of one query, and what steps' parameters get of its row."""
+    program = tl.program_id(0)
+    row, entry = program % n_queries, program // n_queries
+    at, sizes, one = place_of(entry, n1, n2), (n_queries, n_keys), tl.arange(0, 1)
+    dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
+    query = load_tile(inputs[0], inputs[1], at, row, one, n_queries, dims, DIM).to(tl.float32)
+    to_output = load_tile(gradient[0], gradient[1], at, row, one, n_queries, value_dims, VALUE_DIM).to(tl.float32)
+    of_rows = row_terms(terms, at, row, one, n_queries, STEPS)
+    weight = load_weights(inputs, at, dims, FORM, DIM)
+    peak, inverse, delta = load_facts(facts, entry, row + one, n_queries, RULE, CENTRED)
+    by_row = (peak[:, None], inverse[:, None], delta[:, None])
+    found = tl.zeros((1, BLOCK_DIM), tl.float32)
+    squares = tl.zeros((1, BLOCK_DIM), tl.float32)
+    learned = tl.zeros((1, SUMS), tl.float32)
+    for start in range(0, width, LISTED):
+        columns = load_list(lists[0], lists[1], at, row, start, width, n_keys, LISTED)
+        keys = load_tile(inputs[2], inputs[3], at, 0, columns, n_keys, dims, DIM).to(tl.float32)
+        values = load_tile(inputs[4], inputs[5], at, 0, columns, n_keys, value_dims, VALUE_DIM).to(tl.float32)
+        keep = 1.0
+        if DROPOUT:
+            hashes = row_hashes(tl.load(dropout[0]), entry, row + one)
+            keep = keep_factors(hashes, columns, dropout[1], dropout[2], TURNED=False)
+        of_tile = tile_terms(terms, of_rows, at, row, one, 0, columns, sizes, STEPS, TURNED=False)
+        raw = vector_scores(query, keys, weight, scale, FORM)
+        over_values = tl.sum(to_output * values, 1)[None, :]
+        _, slopes, more = tile_gradients(
+            raw, over_values, keep, of_rows, of_tile, (columns < n_keys)[None, :], by_row, terms, at, scale,
+            STEPS, RULE, LEARNS, True, 1, 1, SUMS,
+        )  # fmt: skip
+        learned += more
+        found += differences(query, keys, slopes, weight, FORM)
+        if LEARNS_WEIGHT:
+            difference = query - keys
+            squares += weighted_sum(slopes, difference * difference)
+    if not PROJECTED:
+        found = without_broken(found, query)
+    vector = (tl.cast(entry, tl.int64) * n_queries + row) * DIM + dims[None, :]
+    inside = (dims < DIM)[None, :]
+    tl.store(outputs[0] + vector, found.to(outputs[0].dtype.element_ty), mask=inside)
+    if LEARNS_WEIGHT:
+        tl.store(outputs[2] + vector, squares, mask=inside)
+    if LEARNS:
+        place = (tl.cast(entry, tl.int64) * n_queries + row) * SUMS + tl.arange(0, SUMS)[None, :]
+        tl.store(outputs[1] + place, learned)
+
+
+@triton.jit
+def differentiate_listed_columns(
+    inputs, gradient, facts, outputs, terms, listing, dropout, n_queries, n_keys, n1, n2, scale,
+    FORM: tl.constexpr, STEPS: tl.constexpr, RULE: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr,
+    DROPOUT: tl.constexpr, LEARNS: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, SUMS: tl.constexpr, LISTED: tl.constexpr,
+):  # fmt: skip
+    """The gradients of one key and its value, and what steps' parameters get of its column.
+
+    `listing`: rows, ascending for each key and one key after the other, and where those of each key begin.
+    """
+    program = tl.program_id(0)
+    column, entry = program % n_keys, program // n_keys
+    at, sizes, one = place_of(entry, n1, n2), (n_queries, n_keys), tl.arange(0, 1)
+    dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
+    key = load_tile(inputs[2], inputs[3], at, column, one, n_keys, dims, DIM).to(tl.float32)
+    value = load_tile(inputs[4], inputs[5], at, column, one, n_keys, value_dims, VALUE_DIM).to(tl.float32)
+    weight = load_weights(inputs, at, dims, FORM, DIM)
+    to_key = tl.zeros((1, BLOCK_DIM), tl.float32)
+    to_value = tl.zeros((1, BLOCK_VALUE_DIM), tl.float32)
+    learned = tl.zeros((1, SUMS), tl.float32)
+    begin = listing[2] + start_of(listing[3], at) - tl.cast(column, tl.int64) * listing[3][3]
+    first, stop = tl.load(begin), tl.load(begin - listing[3][3])
+    for start in range(first, stop, LISTED):
+        slots = start + tl.arange(0, LISTED)
+        base = listing[0] + start_of(listing[1], at)
+        rows = tl.load(base - slots * listing[1][3], mask=slots < stop, other=n_queries).to(tl.int64)
+        queries = load_tile(inputs[0], inputs[1], at, 0, rows, n_queries, dims, DIM).to(tl.float32)
+        to_output = load_tile(gradient[0], gradient[1], at, 0, rows, n_queries, value_dims, VALUE_DIM).to(tl.float32)
+        of_rows = row_terms(terms, at, 0, rows, n_queries, STEPS)
+        of_tile = tile_terms(terms, of_rows, at, 0, rows, column, one, sizes, STEPS, TURNED=True)
+        peak, inverse, delta = load_facts(facts, entry, rows, n_queries, RULE, CENTRED)
+        by_row = (peak[None, :], inverse[None, :], delta[None, :])
+        keep = 1.0
+        if DROPOUT:
+            hashes = row_hashes(tl.load(dropout[0]), entry, rows)
+            keep = keep_factors(hashes, column + one, dropout[1], dropout[2], TURNED=True)
+        raw = vector_scores(key, queries, weight, scale, FORM)
+        over_values = tl.sum(value * to_output, 1)[None, :]
+        weights, slopes, more = tile_gradients(
+            raw, over_values, keep, of_rows, of_tile, (rows < n_queries)[None, :], by_row, terms, at, scale,
+            STEPS, RULE, LEARNS, True, 1, 1, SUMS,
+        )  # fmt: skip
+        learned += more
+        to_value += weighted_sum(weights, to_output)
+        to_key += differences(key, queries, slopes, weight, FORM)
+    if not PROJECTED:
+        to_key = without_broken(to_key, key)
+    vector = tl.cast(entry, tl.int64) * n_keys + column
+    inside, inside_values = (dims < DIM)[None, :], (value_dims < VALUE_DIM)[None, :]
+    tl.store(outputs[0] + vector * DIM + dims[None, :], to_key.to(outputs[0].dtype.element_ty), mask=inside)
+    result = to_value.to(outputs[1].dtype.element_ty)
+    tl.store(outputs[1] + vector * VALUE_DIM + value_dims[None, :], result, mask=inside_values)
+    if LEARNS:
+        tl.store(outputs[2] + vector * SUMS + tl.arange(0, SUMS)[None, :], learned)

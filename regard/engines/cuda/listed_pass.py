@@ -1,0 +1,104 @@
+"""Both passes where each row attends to few keys, which are gathered: a program for each row, or for each key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from regard.engines.cuda.kernels.listed import differentiate_listed_columns, differentiate_listed_rows, pool_listed
+from regard.engines.cuda.launch import Facts, Launch
+from regard.engines.cuda.launch_settings import block_of
+from regard.engines.cuda.masks import listing_of
+
+MOST_LISTED = 64  # keys that are gathered at once
+
+
+def pool_lists(launch: Launch, output: Tensor, peaks: Tensor, totals: Tensor, *, finish: bool) -> None:
+    """Write the output and the statistics of every row, or their sums where they are not to be finished."""
+    lists = launch.program.mask.tensors[0]
+    pool_listed[(launch.n_entries * launch.n_queries,)](
+        launch.inputs,
+        (output, peaks, totals),
+        launch.program.terms,
+        launch.mask,
+        launch.sink,
+        launch.dropout,
+        launch.n_queries,
+        launch.n_keys,
+        lists.shape[-1],
+        *launch.batch_sizes,
+        launch.program.scale,
+        SINK=bool(launch.sink),
+        FINISH=finish,
+        LISTED=_listed(lists),
+        **_codes(launch),
+        **_options(launch),
+    )
+
+
+def differentiate_lists_by_rows(
+    launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...], n_sums: int, **learns: bool
+) -> None:
+    """Write the gradients of queries, and of what steps and channels have learned."""
+    lists = launch.program.mask.tensors[0]
+    differentiate_listed_rows[(launch.n_entries * launch.n_queries,)](
+        *_given(launch, gradient, facts, outputs),
+        launch.mask,
+        launch.dropout,
+        launch.n_queries,
+        launch.n_keys,
+        lists.shape[-1],
+        *launch.batch_sizes,
+        launch.program.scale,
+        SUMS=n_sums,
+        LISTED=_listed(lists),
+        **learns,
+        **_backward_codes(launch),
+        **_options(launch),
+    )
+
+
+def differentiate_lists_by_columns(
+    launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...], n_sums: int, *, learns: bool
+) -> None:
+    """Write the gradients of keys and values, and of what steps have learned for each key."""
+    batch, lists = launch.program.batch, launch.program.mask.tensors[0]
+    rows, begins = listing_of(lists, launch.n_keys)
+    differentiate_listed_columns[(launch.n_entries * launch.n_keys,)](
+        *_given(launch, gradient, facts, outputs),
+        (rows, batch.strides(rows, 1), begins, batch.strides(begins, 1)),
+        launch.dropout,
+        launch.n_queries,
+        launch.n_keys,
+        *launch.batch_sizes,
+        launch.program.scale,
+        LEARNS=learns,
+        SUMS=n_sums,
+        LISTED=_listed(lists),
+        **_backward_codes(launch),
+        **_options(launch),
+    )
+
+
+def _given(launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...]) -> tuple[Any, ...]:
+    return launch.inputs, (gradient, launch.strides_of(gradient)), tuple(facts), outputs, launch.program.terms
+
+
+def _codes(launch: Launch) -> dict[str, Any]:
+    """What these kernels are specialised by: they have no products of matrices, and one kind of mask."""
+    return {name: code for name, code in launch.codes.items() if name not in ("MASK", "PRECISION")}
+
+
+def _backward_codes(launch: Launch) -> dict[str, Any]:
+    return {**_codes(launch), **launch.backward_codes}
+
+
+def _listed(lists: Tensor) -> int:
+    return min(block_of(lists.shape[-1]), MOST_LISTED)
+
+
+def _options(launch: Launch) -> dict[str, int]:
+    """One warp for each 4 KiB of keys that are gathered at once."""
+    size = MOST_LISTED * max(block_of(launch.dim), block_of(launch.value_dim)) * launch.program.left.dtype.itemsize
+    return {"num_warps": min(max(size // 4096, 1), 8)}

@@ -1,0 +1,13 @@
+"""Whether Triton compiles and launches on a device: the smallest kernel that shows it."""
+
+from __future__ import annotations
+
+import torch
+
+from regard.engines.cuda.kernels.trial import count
+
+
+def try_launch(device: torch.device) -> None:
+    """Raise whatever Triton raises where it cannot compile, or launch what it compiled."""
+    numbers = torch.empty(16, dtype=torch.int32, device=device)
+    count[(1,)](numbers, SIZE=16)
