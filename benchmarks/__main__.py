@@ -5,6 +5,8 @@
     python -m benchmarks --quick             # everything at small sizes, in a few minutes; writes nothing
     python -m benchmarks --figures           # draw docs/*.svg and the tables of docs/performance.md from the results
 
+On a machine with a GPU the rows of `benchmarks/cuda.py` follow.
+
 Everybody runs in the same process, in turns, and the best of several rounds counts. A row that fails says so, and the
 others go on.
 """
@@ -17,9 +19,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from rich.console import Console
 
-from benchmarks import growth, report, sweep
+from benchmarks import cuda, growth, report, sweep
 from benchmarks.cases import ROWS
 from benchmarks.judge import measure_row
 from benchmarks.load import Load
@@ -71,7 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             report.keep({name: found[name]})  # as it goes: an hour's figures must not hang on the last row
     width = None if console.is_terminal else 140
     report.print_table(found, Console(highlight=False, width=width), judged=not options.quick)
-    return 1 if any("error" in row for row in found.values()) else 0
+    failed = any("error" in row for row in found.values())
+    if torch.cuda.is_available() and not options.only:
+        failed |= bool(cuda.main(["--quick"] if options.quick else []))
+    return 1 if failed else 0
 
 
 def attempt(name: str, *, quick: bool, console: Console) -> dict[str, Any]:

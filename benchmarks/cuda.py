@@ -1,0 +1,182 @@
+"""Attention on a GPU beside what a user would take today: medians of one run, everybody in turns.
+
+python -m benchmarks.cuda                    # every row; writes benchmarks/results/cuda.json
+python -m benchmarks.cuda --only gated
+python -m benchmarks.cuda --quick            # small sizes, on a CPU too; writes nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from benchmarks import cuda_contests as contests
+from benchmarks.measure import runner
+from benchmarks.peers import Call
+from benchmarks.results import write
+
+ROUNDS, WARM_UP = 30, 3
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Some work, who does it, and how much of the peer's time may be taken: forward, forward and backward."""
+
+    name: str
+    build: Callable[[bool], Mapping[str, Call]]  # quick or not; ours first
+    peer: str
+    at_most: tuple[float, float | None]  # None: there is no backward pass to compare
+
+
+ROWS = (
+    Row("dot", contests.dot, "SDPA", (1.03, 1.03)),
+    Row("causal", contests.causal, "SDPA", (1.08, 1.08)),
+    Row("gated", contests.gated, "FlexAttention", (1 / 1.4, 1 / 1.6)),
+    Row("soft-capped", contests.soft_capped, "FlexAttention", (1 / 1.8, 1 / 1.4)),
+    Row("ALiBi", contests.alibi, "FlexAttention", (1 / 1.1, 1.0)),
+    Row("causal and gated", contests.causal_and_gated, "FlexAttention", (1 / 1.3, 1 / 1.5)),
+    Row("window", contests.window, "FlexAttention", (1 / 1.15, 1.0)),
+    Row("selected", contests.selected, "gathered", (1 / 5, 1 / 3)),
+    Row("Gaussian", contests.gaussian, "compiled", (1 / 3, 1 / 2)),
+    Row("sigmoid", contests.sigmoid, "compiled", (1 / 3, 1 / 2)),
+    Row("conic", contests.conic, "compiled", (1 / 3, 1 / 2)),
+    Row("decoding", contests.decoding, "a sum", (1 / 0.85, None)),
+    Row("decoding, soft-capped", contests.decoding_soft_capped, "a sum", (1 / 0.85, None)),
+    Row("one query", contests.one_query, "a sum", (1 / 0.8, None)),
+)
+
+
+def median_times(calls: Mapping[str, Callable[[], Any]], device: torch.device, rounds: int) -> dict[str, float]:
+    """The median time of each, in seconds, in turns."""
+    for call in calls.values():
+        for _ in range(WARM_UP):
+            call()
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds):
+        for name in calls if turn % 2 == 0 else reversed(calls):
+            times[name].append(_once(calls[name], device))
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def _once(call: Callable[[], Any], device: torch.device) -> float:
+    if device.type != "cuda":
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    begin.record()
+    call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3
+
+
+def measure_row(row: Row, *, quick: bool, say: Say) -> dict[str, Any]:
+    """Times, ratios to the peer, and what was asked."""
+    calls, found = row.build(quick), {}
+    device = contests.device()
+    for quantity, at_most in zip(("forward", "training"), row.at_most, strict=True):
+        if at_most is None:
+            continue
+        able = {name: runner(call, quantity) for name, call in calls.items() if quantity == "forward" or call.leaves}
+        if row.peer not in able:
+            continue
+        check(calls, able)
+        times = median_times(able, device, 3 if quick else ROUNDS)
+        ratio = times[contests.OURS] / times[row.peer]
+        found[quantity] = {"seconds": times, "ratio": ratio, "at most": at_most}
+        say(f"{quantity:9} " + ", ".join(f"{name} {each * 1e3:.3f} ms" for name, each in times.items()))
+        if not quick:
+            said = "reached" if ratio <= at_most else "short"
+            say(f"{'':9} {ratio:.2f} × {row.peer}, at most {at_most:.2f} asked: {said}")
+    return found
+
+
+def check(calls: Mapping[str, Call], able: Mapping[str, Callable[[], Any]]) -> None:
+    """Whoever computes the same gives the same, as far as its dtype shows it.
+
+    Raises:
+        AssertionError: Somebody does not.
+    """
+    same = [name for name in able if calls[name].same]
+    wanted = able[same[0]]()
+    for name in same[1:]:
+        for place, (got, ours) in enumerate(zip(able[name](), wanted, strict=True)):
+            off = float((got.float() - ours.float()).norm() / ours.float().norm().clamp_min(1e-12))
+            allowed = 3e-2 if ours.dtype in (torch.bfloat16, torch.float16) else 1e-3
+            if not off <= allowed:
+                raise AssertionError(f"{name} and {same[0]} disagree by {off:.1e} of the norm, result {place}")
+
+
+def host_times(*, quick: bool, say: Say) -> dict[str, Any]:
+    """How long a call takes until it returns, nobody waiting for the device."""
+    found = {}
+    for name, calls in contests.small_calls().items():
+        times: dict[str, list[float]] = {each: [] for each in calls}
+        for turn in range(20 if quick else 2_000):
+            for each in calls if turn % 2 == 0 else reversed(calls):
+                start = time.perf_counter()
+                calls[each]()
+                times[each].append(time.perf_counter() - start)
+            if turn % 50 == 0 and contests.device().type == "cuda":
+                torch.cuda.synchronize()
+        found[name] = {each: statistics.median(taken) for each, taken in times.items()}
+        say(f"{name}: " + ", ".join(f"{each} {taken * 1e6:.1f} µs" for each, taken in found[name].items()))
+    return found
+
+
+def memory(*, quick: bool, say: Say) -> dict[str, Any]:
+    """What a forward and backward pass takes beside inputs, outputs and gradients."""
+    device = contests.device()
+    if device.type != "cuda":
+        return {}
+    call = contests.long_gated(quick)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    results = runner(call, "training")()
+    torch.cuda.synchronize()
+    own = sum(each.numel() * each.element_size() for each in results)
+    taken = torch.cuda.max_memory_allocated() - before - own
+    say(f"{taken / 2**20:,.0f} MiB beside inputs, outputs and gradients")
+    return {"bytes": taken, "at most": 1 << 30}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and keep; 1 if a row failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [row.name for row in ROWS]
+    parser.add_argument("--only", nargs="+", choices=[*names, "host", "memory"], metavar="NAME")
+    parser.add_argument("--quick", action="store_true", help="small sizes, few rounds; nothing is written")
+    options = parser.parse_args(arguments)
+    if contests.device().type != "cuda" and not options.quick:
+        parser.error("there is no GPU here: --quick runs small sizes on a CPU")
+    work: dict[str, Callable[..., dict[str, Any]]] = {
+        row.name: lambda row=row, **how: measure_row(row, **how) for row in ROWS
+    }
+    work |= {"host": host_times, "memory": memory}
+    found, failed = {}, False
+    for name in options.only or work:
+        print(name, flush=True)
+        try:
+            found[name] = work[name](quick=options.quick, say=lambda line: print(f"  {line}", flush=True))
+        except Exception as error:  # the others go on
+            failed = True
+            found[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
+            print(f"  failed: {found[name]['error']}", flush=True)
+    if not options.quick and options.only is None:
+        write("cuda", {"gpu": torch.cuda.get_device_name(), "rows": found})
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
