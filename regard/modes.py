@@ -30,6 +30,11 @@ def is_hidden(tensor: torch.Tensor) -> bool:
     return is_tracing() or tensor.device.type == "meta"
 
 
+def waits(tensor: torch.Tensor) -> bool:
+    """Whether a look at the numbers of a tensor would wait for a device."""
+    return tensor.is_cuda
+
+
 def is_transforming() -> bool:
     """Whether a transform of torch.func is active, compiled or not."""
     return torch._C._are_functorch_transforms_active()

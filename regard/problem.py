@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard import modes
 from regard.errors import ScoreError, ShapeError
 from regard.grid import Grid, check_offset
 from regard.masks import Cover, Mask
@@ -105,7 +106,14 @@ class AttentionProblem:
         """Whether the mask lets every query see every key, none see any, or something in between."""
         if self.mask is None:
             return Cover.ALL
+        if self.mask_waits:
+            return Cover.SOME
         return self.mask.cover(self.grid.rows, self.grid.columns, self.grid)
+
+    @kept
+    def mask_waits(self) -> bool:
+        """Whether to ask the mask about its tensors would wait for a device."""
+        return self.mask is not None and any(map(modes.waits, self.mask.tensors()))
 
     @kept
     def may_leak(self) -> bool:

@@ -49,7 +49,7 @@ def work_of(problem: AttentionProblem) -> Work:
 def _live(problem: AttentionProblem) -> float:
     """The share of pairs that tiles visit, estimated from three blocks of rows; 1 for what is small anyway."""
     mask, grid = problem.mask, problem.grid
-    if mask is None or grid.n_queries * grid.n_keys < 1 << 15:
+    if mask is None or grid.n_queries * grid.n_keys < 1 << 15 or problem.mask_waits:
         return 1.0
     height = min(128, grid.n_queries)
     starts = {(grid.n_queries - height) * part // 2 for part in range(3)}

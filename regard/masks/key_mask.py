@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from regard import modes
 from regard.errors import ShapeError
 from regard.grid import Grid, line_up
 from regard.masks.batch_axes import Axes
@@ -67,7 +68,7 @@ class KeyMask(Mask):
         return list(self._live) if rows else []
 
     def bounds(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor] | None:
-        if self._run is None:
+        if modes.waits(self.tensor) or self._run is None:  # on a GPU a row of bytes serves as well
             return None
         first, stop = (line_up(end, grid, trailing=1, owner="KeyMask", name="tensor") for end in self._run)
         shape = (*first.shape[:-1], len(rows))

@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from regard import modes
 from regard.errors import OptionError
 from regard.grid import Grid, line_up
 from regard.masks.batch_axes import Axes
@@ -38,7 +39,7 @@ class Padding(Mask):
     def check(self, grid: Grid) -> None:
         super().check(grid)
         self._lined_up(grid)
-        if is_hidden(self.lengths):
+        if is_hidden(self.lengths) or modes.waits(self.lengths):  # longer ones mean all keys, negative ones none
             return
         shortest, longest = self._extremes
         if shortest < 0 or longest > grid.n_keys:

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from regard import modes
 from regard.errors import ShapeError
 from regard.grid import Grid, line_up
 from regard.masks.batch_axes import Axes, merge
@@ -87,10 +88,17 @@ class SameDocument(Mask):
         return joined(found)
 
     def bounds(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor] | None:
-        if not self._unbroken:
-            return None
+        # On a GPU nobody asks: kernels take the spans, and compare documents besides.
+        return None if modes.waits(self.query_ids) or not self._unbroken else self.spans(rows, grid)
+
+    def spans(self, rows: range, grid: Grid) -> tuple[Tensor, Tensor]:
+        """The first key of each row's document and the one after its last, as `bounds`; others may lie between."""
         first, stop = (self._lined_up(end, grid)[..., as_slice(rows)] for end in self._spans)
         return first, stop
+
+    def ids(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        """The document of each row and of each column, `(..., n)`."""
+        return self._lined_up(self.query_ids, grid), self._lined_up(self._keys, grid)
 
     def indices(self, rows: range, grid: Grid) -> Tensor:
         start, stop = self._runs(rows, grid)

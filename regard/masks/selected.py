@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from regard import modes
 from regard.errors import OptionError, ShapeError
 from regard.grid import Grid
 from regard.masks.batch_axes import Axes
@@ -51,7 +52,7 @@ class Selected(Mask):
                 f"Pass (..., {grid.n_queries}, {shape[-1]})."
             )
         check_broadcasts(shape[:-2], grid, self.ordered, "Selected", "indices")
-        if is_hidden(self.ordered):
+        if is_hidden(self.ordered) or modes.waits(self.ordered):  # kernels take what is beyond the keys for empty
             return
         least, greatest = self._extremes
         if least < -1 or greatest >= grid.n_keys:

@@ -14,7 +14,6 @@ from regard.engines.cuda.launch import Facts, Launch
 from regard.engines.cuda.launch_settings import Settings, backward_settings, block_of
 from regard.engines.cuda.listed_pass import differentiate_lists_by_columns, differentiate_lists_by_rows
 from regard.engines.cuda.masks import row_blocks
-from regard.engines.kernels.codes import BOUNDS, LISTS
 
 DELTA_ROWS = 32
 
@@ -74,7 +73,7 @@ def differentiate_by_rows(
     squares = launch.empty(*rows, launch.dim) if learns_weight else None
     outputs = (to_left, to_left if sums is None else sums, to_left if squares is None else squares)
     learning = {"LEARNS": learns, "LEARNS_WEIGHT": learns_weight}
-    if program.mask.code == LISTS:
+    if program.mask.lists:
         differentiate_lists_by_rows(launch, gradient, facts, outputs, _n_sums(launch), **learning)
     else:
         n_blocks = triton.cdiv(launch.n_queries, settings.rows)
@@ -90,12 +89,12 @@ def differentiate_by_columns(launch: Launch, gradient: Tensor, facts: Facts, *, 
     to_values = launch.empty(*columns, launch.value_dim, dtype=_gradient_dtype(program.values, launch.n_entries))
     sums = launch.empty(*columns, _n_sums(launch)) if learns else None
     outputs = (to_right, to_values, to_right if sums is None else sums)
-    if program.mask.code == LISTS:
+    if program.mask.lists:
         differentiate_lists_by_columns(launch, gradient, facts, outputs, _n_sums(launch), learns=learns)
         return ColumnGradients(to_right, to_values, sums)
     blocks: tuple[object, ...] = ()
-    if program.mask.code == BOUNDS:
-        first, stop = row_blocks(program.mask.tensors, grid, settings.rows, settings.columns)
+    if program.mask.bounds:
+        first, stop = row_blocks(program.mask.bounds, grid, settings.rows, settings.columns)
         blocks = (first, program.batch.strides(first, 1), stop)
     n_blocks = triton.cdiv(launch.n_keys, settings.columns)
     _differentiate(differentiate_columns, launch, n_blocks, gradient, facts, outputs, blocks, LEARNS=learns)

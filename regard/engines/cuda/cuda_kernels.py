@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from functools import cache
+from functools import cache, reduce
+from operator import and_
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -94,11 +95,14 @@ def _unusable(device: torch.device) -> str | None:
 
 def _mask_bytes(problem: AttentionProblem) -> int:
     """What the mask of a problem takes on the device, but for a few numbers of each row."""
-    from regard.engines.cuda.masks import longest_list
+    from regard.engines.cuda.masks import longest_list, split
 
     mask, grid = problem.mask, problem.grid
-    if mask is None or mask.bounds(range(min(grid.n_queries, 1)), grid) is not None:
+    first = range(min(grid.n_queries, 1))
+    if mask is None or mask.bounds(first, grid) is not None:
         return 0
     listed = longest_list(mask, grid)
-    a_row = grid.n_keys if listed is None else 8 * listed
-    return math.prod(mask.batch_axes().batch_shape) * grid.n_queries * a_row
+    if listed is not None:
+        return math.prod(mask.batch_axes().batch_shape) * grid.n_queries * 8 * listed
+    others = split(mask, first, grid)[2]
+    return math.prod(reduce(and_, others).batch_axes().batch_shape) * grid.n_queries * grid.n_keys if others else 0

@@ -10,7 +10,6 @@ from regard.engines.cuda.kernels.forward import merge_splits, pool_rows
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launch_settings import Settings, block_of, forward_settings
 from regard.engines.cuda.listed_pass import pool_lists
-from regard.engines.kernels.codes import LISTS
 
 # Programs for each multiprocessor that few queries are split for, and tiles that a share has at least.
 PROGRAMS, LEAST_TILES = 4, 4
@@ -19,7 +18,7 @@ MERGED_ROWS = 16
 
 def sum_rows(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
     """(pooled, peaks, totals) of every row, unfinished, (entries, n_queries, …)."""
-    if launch.program.mask.code == LISTS:
+    if launch.program.mask.lists:
         rows = launch.n_entries, launch.n_queries
         pooled, (peaks, totals) = launch.empty(*rows, launch.value_dim), launch.empty(2, *rows)
         pool_lists(launch, pooled, peaks, totals, finish=False)
@@ -33,7 +32,7 @@ def pool(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
     problem, settings = launch.program.problem, _settings(launch)
     output = torch.empty(problem.output_shape, dtype=problem.dtype, device=launch.device)
     peaks, totals = launch.empty(2, launch.n_entries, launch.n_queries)
-    if launch.program.mask.code == LISTS:
+    if launch.program.mask.lists:
         pool_lists(launch, output, peaks, totals, finish=True)
         return output, peaks, totals
     n_splits = _n_splits(launch, settings)

@@ -16,7 +16,7 @@ MOST_LISTED = 64  # keys that are gathered at once
 
 def pool_lists(launch: Launch, output: Tensor, peaks: Tensor, totals: Tensor, *, finish: bool) -> None:
     """Write the output and the statistics of every row, or their sums where they are not to be finished."""
-    lists = launch.program.mask.tensors[0]
+    lists = launch.program.mask.lists[0]
     pool_listed[(launch.n_entries * launch.n_queries,)](
         launch.inputs,
         (output, peaks, totals),
@@ -41,7 +41,7 @@ def differentiate_lists_by_rows(
     launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...], n_sums: int, **learns: bool
 ) -> None:
     """Write the gradients of queries, and of what steps and channels have learned."""
-    lists = launch.program.mask.tensors[0]
+    lists = launch.program.mask.lists[0]
     differentiate_listed_rows[(launch.n_entries * launch.n_queries,)](
         *_given(launch, gradient, facts, outputs),
         launch.mask,
@@ -63,7 +63,7 @@ def differentiate_lists_by_columns(
     launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...], n_sums: int, *, learns: bool
 ) -> None:
     """Write the gradients of keys and values, and of what steps have learned for each key."""
-    batch, lists = launch.program.batch, launch.program.mask.tensors[0]
+    batch, lists = launch.program.batch, launch.program.mask.lists[0]
     rows, begins = listing_of(lists, launch.n_keys)
     differentiate_listed_columns[(launch.n_entries * launch.n_keys,)](
         *_given(launch, gradient, facts, outputs),

@@ -1,16 +1,19 @@
-"""Masks for the kernels: bounds of rows, lists of keys, or a number for each pair; and all of it seen from the keys."""
+"""Masks for the kernels: bounds of rows, documents, a byte for each pair, or lists of keys; also seen from the keys."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.engines.cuda.batch import Batch
-from regard.engines.kernels.codes import BOUNDS, LISTS, NO_MASK, PAIRS
+from regard.engines.kernels.codes import BOUNDS, DOCUMENTS, LISTS, PAIRS
 from regard.grid import Grid
-from regard.masks import Mask, RandomKeys, Selected, Strided
+from regard.masks import Mask, RandomKeys, SameDocument, Selected, Strided
 from regard.masks.boolean import And
 from regard.masks.index_arithmetic import positions
 
@@ -19,44 +22,78 @@ LISTING = (Selected, RandomKeys, Strided)
 SPARSE = 8  # how many keys there are for each that a row lists, at least: gathered pairs make no use of matrix units
 
 
-class MaskTensors(NamedTuple):
-    """A mask on the device."""
+@dataclass(frozen=True)
+class MaskTensors:
+    """A mask on the device. What it has of these must all allow a pair."""
 
-    code: int
-    tensors: tuple[Tensor, ...]  # first and stop of every row; its keys, then or between them −1; a byte for each pair
+    bounds: tuple[Tensor, ...] = ()  # first column of each row, and the one after its last, (..., n_queries)
+    pairs: tuple[Tensor, ...] = ()  # a byte for each pair
+    documents: tuple[Tensor, ...] = ()  # of each row and of each column, (..., n)
+    lists: tuple[Tensor, ...] = ()  # the keys of each row, −1 for an empty slot; alone
 
     @property
-    def n_axes(self) -> int:
-        """How many axes of a tensor are its own, not those of the batch."""
-        return 1 if self.code == BOUNDS else 2
+    def code(self) -> int:
+        kinds = {BOUNDS: self.bounds, PAIRS: self.pairs, DOCUMENTS: self.documents, LISTS: self.lists}
+        return sum(code for code, tensors in kinds.items() if tensors)
+
+    def strided(self) -> list[tuple[Tensor, int]]:
+        """Each tensor with the number of its own axes, those that are not the batch's."""
+        narrow, wide = (*self.bounds, *self.documents), (*self.pairs, *self.lists)
+        return [*((each, 1) for each in narrow), *((each, 2) for each in wide)]
 
     def of_every_entry(self, grid: Grid) -> MaskTensors:
         """The same with every batch axis, one entry after the other."""
-        own = -self.n_axes
-        return MaskTensors(
-            self.code, tuple(each.expand(*grid.batch_shape, *each.shape[own:]).contiguous() for each in self.tensors)
-        )
 
-    def strided(self) -> list[tuple[Tensor, int]]:
-        """Each tensor with the number of its own axes."""
-        return [(each, self.n_axes) for each in self.tensors]
+        def whole(tensors: tuple[Tensor, ...], own: int) -> tuple[Tensor, ...]:
+            return tuple(each.expand(*grid.batch_shape, *each.shape[-own:]).contiguous() for each in tensors)
+
+        return MaskTensors(whole(self.bounds, 1), whole(self.pairs, 2), whole(self.documents, 1), whole(self.lists, 2))
 
     def spelled(self, batch: Batch) -> tuple[Any, ...]:
-        """Pointers and strides, as kernels take them."""
-        return tuple(part for each in self.tensors for part in (each, batch.strides(each, self.n_axes)))
+        """Pointers and strides, as kernels take them: of lists, or of bounds, pairs and documents."""
+
+        def parts(tensors: tuple[Tensor, ...], own: int) -> tuple[Any, ...]:
+            return tuple(part for each in tensors for part in (each, batch.strides(each, own)))
+
+        if self.lists:
+            return parts(self.lists, 2)
+        return parts(self.bounds, 1), parts(self.pairs, 2), parts(self.documents, 1)
 
 
 def mask_tensors(mask: Mask | None, grid: Grid) -> MaskTensors:
     """What the kernels compare with or read."""
     if mask is None:
-        return MaskTensors(NO_MASK, ())
-    bounds = mask.bounds(grid.rows, grid)
-    if bounds is not None:
-        return MaskTensors(BOUNDS, bounds)
-    lists = lists_of(mask, grid)
+        return MaskTensors()
+    lists = None if mask.bounds(range(min(grid.n_queries, 1)), grid) is not None else lists_of(mask, grid)
     if lists is not None:
-        return MaskTensors(LISTS, (lists.contiguous(),))
-    return MaskTensors(PAIRS, (mask.tile(grid.rows, grid.columns, grid).view(torch.uint8),))
+        return MaskTensors(lists=(lists.contiguous(),))
+    bounded, documents, others = split(mask, grid.rows, grid)
+    bounds: tuple[Tensor, ...] = ()
+    if bounded:
+        bounds = reduce(torch.maximum, (each[0] for each in bounded)), reduce(torch.minimum, (e[1] for e in bounded))
+    pairs = (reduce(and_, others).tile(grid.rows, grid.columns, grid).view(torch.uint8),) if others else ()
+    return MaskTensors(bounds, pairs, () if documents is None else documents.ids(grid))
+
+
+Bounds = tuple[Tensor, Tensor]
+
+
+def split(mask: Mask, rows: range, grid: Grid) -> tuple[list[Bounds], SameDocument | None, list[Mask]]:
+    """A mask as bounds of some rows, documents that are compared, and others that must be asked for each pair."""
+    bounded: list[Bounds] = []
+    documents: SameDocument | None = None
+    others: list[Mask] = []
+    # By type, not isinstance: a user's subclass may allow something else.
+    for part in mask.masks if type(mask) is And else (mask,):
+        bounds = part.bounds(rows, grid)
+        if bounds is not None:
+            bounded.append(bounds)
+        elif type(part) is SameDocument and documents is None:
+            documents = part
+            bounded.append(part.spans(rows, grid))
+        else:
+            others.append(part)
+    return bounded, documents, others
 
 
 def row_blocks(bounds: tuple[Tensor, ...], grid: Grid, rows: int, columns: int) -> tuple[Tensor, Tensor]:

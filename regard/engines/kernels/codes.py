@@ -29,8 +29,8 @@ SIGMOID: Final = 4
 UNIFORM: Final = 5
 ENTMAX: Final = 6
 
-# Forms, and how a mask is given, on a GPU: the first column of each row and the one after its last; a byte for each
-# pair, not 0 where it is allowed; or a list of keys for each row.
+# On a GPU: forms, and how a mask is given. It may have several of these: the first column of each row and the one after
+# its last; a byte for each pair, not 0 where it is allowed; the document of each row and column. Or lists of keys.
 DOT: Final = 0
 SQUARE: Final = 1
 WEIGHTED_SQUARE: Final = 2
@@ -38,4 +38,5 @@ WEIGHTED_SQUARE: Final = 2
 NO_MASK: Final = 0
 BOUNDS: Final = 1
 PAIRS: Final = 2
-LISTS: Final = 3
+DOCUMENTS: Final = 4
+LISTS: Final = 8

@@ -9,6 +9,7 @@ from itertools import chain
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 
+from regard import modes
 from regard.engines.costs import fused_seconds
 from regard.engines.engine import Engine
 from regard.engines.nonfinite.pooling import pool_nonfinite
@@ -137,7 +138,7 @@ def _as_kernel_mask(problem: AttentionProblem) -> tuple[Tensor | None, Tensor | 
         return None, None, True
     allowed = _in_4d(mask.tile(grid.rows, grid.columns, grid), grid)
     empty = ~allowed.any(-1, keepdim=True)
-    if not is_capturing(grid.device) and not bool(empty.any()):
+    if not modes.waits(allowed) and not is_capturing(grid.device) and not bool(empty.any()):
         return allowed, None, False
     # Let such rows attend to every key and throw their output away: a row without keys has no defined gradient in the
     # kernels.

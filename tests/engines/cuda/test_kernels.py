@@ -192,3 +192,42 @@ def test_without_triton_plain_torch_answers(monkeypatch):
     )
     with pytest.raises(regard.errors.EngineRefusal, match="Triton is not installed"):
         attend(x, x, x, engine=KERNELS, **options)
+
+
+def documents(device):
+    ids = torch.tensor([[0, 0, 1, 1, 1, 0, 2, 2, 2, 2, 5, 5, 2], [3] * 13], device=device)
+    return regard.SameDocument(ids)
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        lambda: documents(DEVICE),  # one of them in two pieces
+        lambda: documents(DEVICE) & regard.Causal(),
+        lambda: regard.Causal() & regard.KeyMask(torch.arange(13, device=DEVICE) % 3 != 1) & regard.Window(7, 0),
+        lambda: documents(DEVICE) & regard.Where(lambda row, column: (row + column) % 2 == 0) & regard.Causal(),
+        lambda: documents(DEVICE) & documents(DEVICE),
+    ],
+    ids=["documents", "causal", "keys", "function", "twice"],
+)
+def test_bounds_documents_and_pairs_are_heard_together(mask):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 2, 13, 4, device=DEVICE, requires_grad=True) for _ in range(3))
+    results = []
+    for engine in (KERNELS, "reference"):
+        output = attend(q, k, v, mask=mask(), score=regard.SoftCap(regard.Dot(), 3.0), engine=engine)
+        results.append([output, *torch.autograd.grad(output.square().sum(), (q, k, v))])
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+
+
+def test_documents_and_bounds_need_no_byte_for_each_pair():
+    from regard.engines.cuda.masks import mask_tensors
+    from regard.grid import Grid
+
+    grid = Grid((2, 2), 13, 13, torch.device(DEVICE))
+    found = mask_tensors(documents(DEVICE) & regard.Causal() & regard.Padding([5, 13]), grid)
+    assert found.bounds
+    assert found.documents
+    assert not found.pairs
+    assert not found.lists

@@ -126,7 +126,7 @@ def differentiate_rows(
     sizes = (n_queries, n_keys)
     n_blocks = tl.cdiv(n_queries, ROWS)
     block, entry = program % n_blocks, program // n_blocks
-    if MASK == BOUNDS:
+    if BOUNDS & MASK != 0:
         block = n_blocks - 1 - block
     at = place_of(entry, n1, n2)
     row_start, row_span, column_span = block * ROWS, tl.arange(0, ROWS), tl.arange(0, COLUMNS)
@@ -140,7 +140,7 @@ def differentiate_rows(
     by_row = (peak[:, None], inverse[:, None], delta[:, None])
     weight = load_weights(inputs, at, dims, FORM, DIM)
     from_tile, to_tile = 0, tl.cdiv(n_keys, COLUMNS)
-    if MASK == BOUNDS:
+    if BOUNDS & MASK != 0:
         seen = (rows < n_queries) & (bounds[0] < bounds[1])
         from_tile = tl.min(tl.where(seen, bounds[0], n_keys)) // COLUMNS
         to_tile = tl.cdiv(tl.max(tl.where(seen, bounds[1], 0)), COLUMNS)
@@ -221,7 +221,7 @@ def differentiate_columns(
     values = load_tile(inputs[4], inputs[5], at, column_start, column_span, n_keys, value_dims, VALUE_DIM)
     weight = load_weights(inputs, at, dims, FORM, DIM)
     from_tile, to_tile = 0, tl.cdiv(n_queries, ROWS)
-    if MASK == BOUNDS:
+    if BOUNDS & MASK != 0:
         # Which blocks of rows see anything of these columns.
         base = start_of(blocks[1], at) - block * blocks[1][3]
         from_tile, to_tile = tl.load(blocks[0] + base), tl.load(blocks[2] + base)

@@ -18,6 +18,7 @@ from regard.engines.cuda.kernels.tile_scores import (
 )
 from regard.engines.cuda.kernels.tile_weights import (
     BOUNDS,
+    DOCUMENTS,
     PAIRS,
     PROPORTIONAL,
     SOFTMAX,
@@ -135,7 +136,7 @@ def pool_rows(
     split = program % n_splits
     block = program // n_splits % n_blocks
     entry = program // n_splits // n_blocks
-    if MASK == BOUNDS:
+    if BOUNDS & MASK != 0:
         block = n_blocks - 1 - block  # the longest of a causal mask first
     at = place_of(entry, n1, n2)
     row_start, row_span = block * ROWS, tl.arange(0, ROWS)
@@ -150,14 +151,14 @@ def pool_rows(
     # Tiles in which every pair is allowed, and those before and after them.
     from_tile, to_tile = 0, tl.cdiv(n_keys, COLUMNS)
     from_whole, to_whole = 0, n_keys // COLUMNS
-    if MASK == BOUNDS:
+    if BOUNDS & MASK != 0:
         seen = (rows < n_queries) & (bounds[0] < bounds[1])
         from_tile = tl.min(tl.where(seen, bounds[0], n_keys)) // COLUMNS
         to_tile = tl.cdiv(tl.max(tl.where(seen, bounds[1], 0)), COLUMNS)
         # A row that sees nothing leaves no tile whole.
         from_whole = tl.cdiv(tl.max(tl.where(seen | (rows >= n_queries), bounds[0], n_keys)), COLUMNS)
         to_whole = tl.min(tl.where(rows < n_queries, bounds[1], n_keys)) // COLUMNS
-    elif MASK == PAIRS:
+    if (PAIRS | DOCUMENTS) & MASK != 0:
         to_whole = 0
     if SPLIT:
         share = tl.cdiv(tl.cdiv(n_keys, COLUMNS), n_splits)

@@ -17,19 +17,25 @@ UNIFORM = tl.constexpr(codes.UNIFORM)
 
 BOUNDS = tl.constexpr(codes.BOUNDS)
 PAIRS = tl.constexpr(codes.PAIRS)
+DOCUMENTS = tl.constexpr(codes.DOCUMENTS)
 
 
 @triton.jit
 def mask_rows(mask, at, start, span, sizes, MASK: tl.constexpr):
-    """What the mask says of rows: their bounds, where it is given so. Rows beyond the last are fully masked."""
-    first, stop = span, span
-    if MASK == BOUNDS:
+    """(first column, the one after the last, document) of rows, where the mask has them. None is beyond the last row.
+
+    `mask`: bounds, pairs and documents, each empty unless the mask has it.
+    """
+    first, stop, document = span, span, span
+    if BOUNDS & MASK != 0:
         # A mask may say that a row attends to more than there is.
-        first = load_vector(mask[0], mask[1], at, start, span, sizes[0])
-        stop = load_vector(mask[2], mask[3], at, start, span, sizes[0])
+        first = load_vector(mask[0][0], mask[0][1], at, start, span, sizes[0])
+        stop = load_vector(mask[0][2], mask[0][3], at, start, span, sizes[0])
         first = tl.minimum(tl.maximum(first, 0), sizes[1]).to(tl.int32)
         stop = tl.minimum(tl.maximum(stop, 0), sizes[1]).to(tl.int32)
-    return first, stop
+    if DOCUMENTS & MASK != 0:
+        document = load_vector(mask[2][0], mask[2][1], at, start, span, sizes[0])
+    return first, stop, document
 
 
 @triton.jit
@@ -39,14 +45,18 @@ def allowed_pairs(
     """Which pairs of a tile exist and the mask allows."""
     row, column = across(row_start + row_span, column_start + column_span, TURNED)
     inside = (row < sizes[0]) & (column < sizes[1])
-    if MASK == BOUNDS:
+    if BOUNDS & MASK != 0:
         first, _ = across(of_rows[0], column_span, TURNED)
         stop, _ = across(of_rows[1], column_span, TURNED)
         inside = inside & (column >= first) & (column < stop)
-    elif MASK == PAIRS:
+    if DOCUMENTS & MASK != 0:
+        of_columns = load_vector(mask[2][2], mask[2][3], at, column_start, column_span, sizes[1])
+        one, other = across(of_rows[2], of_columns, TURNED)
+        inside = inside & (one == other)
+    if PAIRS & MASK != 0:
         row, column = across(row_span, column_span, TURNED)
-        strides = mask[1]
-        base = mask[0] + start_of(strides, at)
+        strides = mask[1][1]
+        base = mask[1][0] + start_of(strides, at)
         base -= tl.cast(row_start, tl.int64) * strides[3] + tl.cast(column_start, tl.int64) * strides[4]
         row, column = row.to(tl.int64), column.to(tl.int64)
         inside = inside & (tl.load(base - row * strides[3] - column * strides[4], mask=inside, other=0) != 0)
