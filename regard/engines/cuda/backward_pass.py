@@ -55,7 +55,7 @@ def deltas_of(launch: Launch, gradient: Tensor, centre: Tensor | None) -> Tensor
 
 
 def differentiate_by_rows(
-    launch: Launch, gradient: Tensor, facts: Facts, *, learns: bool, learns_weight: bool
+    launch: Launch, gradient: Tensor, facts: Facts, *, learns: bool, learns_weight: bool, flag: Tensor | None = None
 ) -> RowGradients:
     """Gradients of queries, and of what steps and channels have learned.
 
@@ -65,6 +65,7 @@ def differentiate_by_rows(
         facts: Of the rows.
         learns: Whether steps' parameters need what rows give them.
         learns_weight: Whether the weights of channels need theirs.
+        flag: One number on the device, if nothing is to be done where it is 0.
     """
     settings, program = _settings(launch), launch.program
     rows = launch.n_entries, launch.n_queries
@@ -77,11 +78,13 @@ def differentiate_by_rows(
         differentiate_lists_by_rows(launch, gradient, facts, outputs, _n_sums(launch), **learning)
     else:
         n_blocks = triton.cdiv(launch.n_queries, settings.rows)
-        _differentiate(differentiate_rows, launch, n_blocks, gradient, facts, outputs, **learning)
+        _differentiate(differentiate_rows, launch, n_blocks, gradient, facts, outputs, flag=flag, **learning)
     return RowGradients(to_left, sums, squares)
 
 
-def differentiate_by_columns(launch: Launch, gradient: Tensor, facts: Facts, *, learns: bool) -> ColumnGradients:
+def differentiate_by_columns(
+    launch: Launch, gradient: Tensor, facts: Facts, *, learns: bool, flag: Tensor | None = None
+) -> ColumnGradients:
     """Gradients of keys and values, and of what steps have learned for each key; arguments as above."""
     settings, program, grid = _settings(launch), launch.program, launch.program.problem.grid
     columns = launch.n_entries, launch.n_keys
@@ -97,7 +100,7 @@ def differentiate_by_columns(launch: Launch, gradient: Tensor, facts: Facts, *, 
         first, stop = row_blocks(program.mask.bounds, grid, settings.rows, settings.columns)
         blocks = (first, program.batch.strides(first, 1), stop)
     n_blocks = triton.cdiv(launch.n_keys, settings.columns)
-    _differentiate(differentiate_columns, launch, n_blocks, gradient, facts, outputs, blocks, LEARNS=learns)
+    _differentiate(differentiate_columns, launch, n_blocks, gradient, facts, outputs, blocks, flag=flag, LEARNS=learns)
     return ColumnGradients(to_right, to_values, sums)
 
 
@@ -109,13 +112,14 @@ def _differentiate(
     facts: Facts,
     outputs: tuple[Tensor, ...],
     *more: tuple[object, ...],
+    flag: Tensor | None,
     **learns: bool,
 ) -> None:
     """Launch a kernel over blocks of rows or of columns, and the same once more for what is not finite."""
     settings, program = _settings(launch), launch.program
     n_programs = launch.n_entries * n_blocks
-    flags = launch.flags(n_programs)
-    for safe in launch.passes:
+    flags = launch.flags(n_programs) if flag is None else flag.expand(n_programs).contiguous()
+    for safe in launch.passes if flag is None else (True,):
         kernel[(n_programs,)](
             launch.inputs,
             (gradient, launch.strides_of(gradient)),

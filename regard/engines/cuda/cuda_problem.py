@@ -18,6 +18,7 @@ from regard.engines.cuda.backward_pass import (
 )
 from regard.engines.cuda.forward_pass import pool, sum_rows
 from regard.engines.cuda.launch import Facts, Launch
+from regard.engines.cuda.mending import mend_gradients, mend_output
 from regard.engines.cuda.program import Program, Role
 from regard.engines.kernels import codes
 from regard.engines.kernels.protocol import Compiled, Readable
@@ -110,6 +111,14 @@ class CudaProblem(Compiled):
         if any(needed[n_form + 1 :]):
             found.append(self._sink_gradient(statistics, facts.deltas))
         return found + [None] * (len(needed) - len(found))
+
+    def mend_output(self, output: Tensor) -> None:
+        with self._on_its_device():
+            mend_output(self._launch, output)
+
+    def mend_gradients(self, output: Tensor, gradient: Tensor, found: Sequence[Tensor | None]) -> list[Tensor | None]:
+        with self._on_its_device():
+            return mend_gradients(self._launch, output, gradient, found)
 
     def _summed(self, gradient: Tensor, like: Tensor) -> Tensor:
         """The gradient of a tensor from that of every batch entry."""

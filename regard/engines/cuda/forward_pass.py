@@ -56,6 +56,25 @@ def pool(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
     return output, peaks, totals
 
 
+def pool_flagged(launch: Launch, output: Tensor, flag: Tensor) -> tuple[Tensor, Tensor]:
+    """(peaks, totals) of every row, and the output written again, in place; nothing of it where the flag is 0.
+
+    Args:
+        launch: The problem.
+        output: As the problem has it, its vectors lying together.
+        flag: One number on the device.
+    """
+    settings = _settings(launch)
+    peaks, totals = launch.empty(2, launch.n_entries, launch.n_queries)
+    if launch.program.mask.lists:
+        pool_lists(launch, output, peaks, totals, finish=True)
+        return peaks, totals
+    outputs = output, launch.strides_of(output), peaks, totals
+    n_programs = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows)
+    _launch_rows(launch, settings, 1, outputs, split=False, flags=flag.expand(n_programs).contiguous())
+    return peaks, totals
+
+
 def _settings(launch: Launch) -> Settings:
     return forward_settings(launch.program.left.dtype, launch.dim, launch.value_dim, launch.n_queries)
 
@@ -88,10 +107,13 @@ def _launch_rows(
     outputs: tuple[Tensor, tuple[int, ...], Tensor, Tensor],
     *,
     split: bool,
+    flags: Tensor | None = None,
 ) -> None:
+    """Launch over all rows; only over those that are flagged, where flags are given."""
     n_programs = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows) * n_splits
-    flags = launch.flags(n_programs)
-    for safe in launch.passes:
+    passes = launch.passes if flags is None else (True,)
+    flags = launch.flags(n_programs) if flags is None else flags
+    for safe in passes:
         pool_rows[(n_programs,)](
             launch.inputs,
             (*outputs, flags),

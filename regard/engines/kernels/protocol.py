@@ -86,6 +86,24 @@ class Compiled(ABC):
             gradient: dO, `(*batch_shape, n_queries, value_dim)`.
         """
 
+    def mend_output(self, output: Tensor) -> None:
+        """Compute again, in place, what PyTorch's kernels made of NaN and infinity under a mask.
+
+        Args:
+            output: `(*batch_shape, n_queries, value_dim)`, contiguous.
+        """
+        raise NotImplementedError  # only asked of kernels that look for themselves
+
+    def mend_gradients(self, output: Tensor, gradient: Tensor, found: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """The gradients of left, right and values that PyTorch's kernels found, computed again where they leaked.
+
+        Args:
+            output: As mended.
+            gradient: dO.
+            found: None where one is not needed.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def readable(self, advance: Callable[[float], None]) -> Readable:
         """The same, for its weights to be read; `advance` is told which share of a pass is done."""

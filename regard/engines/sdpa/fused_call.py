@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from regard.engines import torch_internals
+from regard.engines.kernels.protocol import Compiled
 from regard.engines.rounding import are_large
 from regard.engines.second_derivatives import gradients_over_strips
 from regard.engines.strips import pool_by_strips
@@ -75,11 +76,21 @@ class Frame:
     score: Score
     weights: Weights
     mask: Mask | None
+    guard: Compiled | None = None  # computes again what the kernels let through, where nobody looks
 
     def problem(self, left: Tensor, right: Tensor, values: Tensor) -> AttentionProblem:
         """The problem of these tensors, projections done."""
         problem = AttentionProblem(left, right, values, self.score, self.weights, self.mask, 0.0, 0, None)
-        return problem.around(DotForm(left, right, self.scale))
+        problem = problem.around(DotForm(left, right, self.scale))
+        return problem if self.guard is None else problem.without_a_look()
+
+    def guarded(self, output: Tensor) -> Tensor:
+        """The output of the kernels, computed again where NaN or infinity came through a mask."""
+        if self.guard is None:
+            return output
+        output = output.contiguous()
+        self.guard.mend_output(output)
+        return output
 
 
 def fold(grid: Grid, left: Tensor, right: Tensor, values: Tensor) -> Three | None:
@@ -144,7 +155,7 @@ def pool_fused(frame: Frame, call: Call, left: Tensor, right: Tensor, values: Te
     """The output of a call whose tensors are the fold of these, `(*batch_shape, n_queries, value_dim)`."""
     if torch.is_grad_enabled() and (left.requires_grad or right.requires_grad or values.requires_grad):
         return _Fused.apply(frame, call, left, right, values)  # type: ignore[no-any-return, no-untyped-call]
-    return shaped(call.compute(), frame.grid)
+    return frame.guarded(shaped(call.compute(), frame.grid))
 
 
 def shaped(output: Tensor, grid: Grid) -> Tensor:
@@ -170,9 +181,10 @@ class _Fused(torch.autograd.Function):
             folded = fold(frame.grid, *leaves)
             assert folded is not None
             output = shaped(call.of(*folded).compute(), frame.grid)
+        result = frame.guarded(output.detach())
         ctx.inner = output, leaves
-        ctx.save_for_backward(left, right, values)
-        return output.detach()
+        ctx.save_for_backward(left, right, values, *(() if frame.guard is None else (result,)))
+        return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -220,7 +232,11 @@ def _gradients(
         output, leaves = inner
         wanted = [leaf for leaf, need in zip(leaves, needed, strict=True) if need]
         found = iter(torch.autograd.grad(output, wanted, gradient, retain_graph=True))
-        return tuple(next(found) if need else None for need in needed)
+        gradients = [next(found) if need else None for need in needed]
+        if frame.guard is not None:
+            assert pooled is not None
+            gradients = frame.guard.mend_gradients(pooled, gradient, gradients)
+        return tuple(gradients)
     assert pooled is not None
     assert log_totals is not None
     if are_large(log_totals):

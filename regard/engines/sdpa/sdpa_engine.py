@@ -12,6 +12,8 @@ from torch.nn.attention import SDPBackend
 from regard import modes
 from regard.engines.costs import fused_seconds
 from regard.engines.engine import Engine
+from regard.engines.kernels.dispatch import kernels_for, why_plain
+from regard.engines.kernels.protocol import Compiled
 from regard.engines.nonfinite.pooling import pool_nonfinite
 from regard.engines.sdpa.fused_call import Call, Frame, fold, pool_fused
 from regard.engines.strips import pool_by_strips
@@ -61,11 +63,12 @@ class Sdpa(Engine):
             return pool_nonfinite(problem, self.run, chooses=False)
         call = problem.notes.pop(self.name, None) or _prepare(problem)
         assert call is not None
-        frame = Frame(grid, form.scale, problem.score, problem.rule, problem.mask)
+        guard = None if problem.visibility is Cover.ALL else _guard_of(problem)
+        frame = Frame(grid, form.scale, problem.score, problem.rule, problem.mask, guard)
         with without_autocast(grid.device.type):
             output = pool_fused(frame, call, form.left, form.right, values)
         # Where every query sees every key, NaN and infinity are where they should be.
-        if problem.visibility is Cover.ALL:
+        if problem.visibility is Cover.ALL or guard is not None:
             return output
         # The kernels add −inf to what a masked score became that overflowed. A GPU is waited for once: what it was
         # given is looked at here too.
@@ -73,6 +76,19 @@ class Sdpa(Engine):
         if is_finite(*given, output):
             return output
         return pool_nonfinite(problem, self.run, chooses=False) if problem.may_leak else pool_by_strips(problem)
+
+
+def _guard_of(problem: AttentionProblem) -> Compiled | None:
+    """Kernels that compute a problem again where NaN or infinity came through its mask; None where somebody looks."""
+    kernels = kernels_for(problem.grid.device)
+    if kernels is None or not kernels.looks_for_itself or why_plain(problem) is not None:
+        return None
+    problem.without_a_look()
+    # What a score has learned would get NaN from a vector that a mask hides, times a gradient of 0.
+    if problem.may_leak:
+        del problem.__dict__["may_leak"], problem.__dict__["was_looked_at"]
+        return None
+    return kernels.compile(problem)
 
 
 def _beyond(problem: AttentionProblem) -> Iterator[str]:

@@ -1,0 +1,162 @@
+"""What only a GPU can show: that nobody waits for it, captured graphs, streams, the same bits every time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import regard
+from regard import attend, nn
+from regard.testing import MASKS, RULES, SCORES, Case
+
+if not torch.cuda.is_available():
+    pytest.skip("there is no GPU", allow_module_level=True)
+
+KERNEL_SCORES = ["Dot", "ScaledDot", "Gated", "SoftCap", "Bias", "Alibi", "Gaussian", "Epanechnikov"]
+KERNEL_RULES = ["Softmax", "Softmax, temperature", "Softmax, sink", "Sigmoid", "Conic", "Raw", "Uniform"]
+# What asks a mask about its tensors, or has no kernel yet.
+LOOKING_MASKS = {"a combination", "PerHead"}
+
+
+@pytest.fixture
+def nobody_waits():
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+def inputs(*shape, dtype=torch.float32):
+    return [torch.randn(*shape, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3)]
+
+
+def run(case):
+    problem = case.make(case.dtype)
+    output = regard.engines.Tiled(kernels=True).run(problem)
+    leaves = (problem.queries, problem.keys, problem.values)
+    return [output, *torch.autograd.grad(output, leaves, torch.ones_like(output), allow_unused=True)]
+
+
+@pytest.mark.parametrize("rule", KERNEL_RULES)
+@pytest.mark.parametrize("score", KERNEL_SCORES)
+def test_nobody_waits_for_the_device(score, rule):
+    case = Case(score, rule, "Causal, end", torch.float32, "cuda")
+    assert score in SCORES
+    assert rule in RULES
+    run(case)  # compiled by now
+    problem = case.make(case.dtype)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        output = regard.engines.Tiled(kernels=True).run(problem)
+        torch.autograd.grad(output.sum(), problem.values)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("mask", [name for name in MASKS if name not in LOOKING_MASKS])
+def test_nobody_waits_for_a_mask(mask):
+    case = Case("SoftCap", "Softmax", mask, torch.float32, "cuda")
+    run(case)
+    problem = case.make(case.dtype)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        attend(problem.queries, problem.keys, problem.values, score=problem.score, mask=problem.mask).sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("mask", [None, regard.Causal(), regard.Window(5, 0)], ids=str)
+@pytest.mark.parametrize("score", [regard.ScaledDot(), regard.SoftCap(regard.ScaledDot(), 5.0)], ids=str)
+def test_attend_and_its_gradient_wait_for_nothing(nobody_waits, score, mask):
+    q, k, v = inputs(2, 4, 64, 32, dtype=torch.bfloat16)
+    attend(q, k, v, score=score, mask=mask).sum().backward()
+
+
+@pytest.mark.parametrize("layer", [nn.MultiHeadAttention, nn.EncoderLayer])
+def test_layers_wait_for_nothing(layer):
+    made = layer(64, 4, batch_first=True).cuda()
+    x = torch.randn(2, 32, 64, device="cuda")
+    call = (lambda: made(x, x, x, need_weights=False)[0]) if layer is nn.MultiHeadAttention else (lambda: made(x))
+    call().sum().backward()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        call().sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("score", [regard.ScaledDot(), regard.SoftCap(regard.ScaledDot(), 5.0)], ids=str)
+def test_a_captured_graph_replays(score, dropout):
+    q, k, v = (each.detach() for each in inputs(2, 4, 64, 32))
+
+    def call():
+        return attend(q, k, v, score=score, mask=regard.Causal(), dropout=dropout)
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = call()
+    graph.replay()
+    first = output.clone()
+    graph.replay()
+    if dropout:
+        assert not torch.equal(first, output)  # each replay drops other weights
+    else:
+        assert torch.equal(first, output)
+        torch.testing.assert_close(output, call())
+
+
+def test_two_hundred_and_fifty_repeats_give_the_same_bits():
+    q, k, v = inputs(2, 4, 300, 64, dtype=torch.bfloat16)
+
+    def once():
+        output = attend(q, k, v, score=regard.SoftCap(regard.ScaledDot(), 5.0), mask=regard.Causal())
+        return [output, *torch.autograd.grad(output.square().sum(), (q, k, v))]
+
+    first = once()
+    for _ in range(250):
+        assert all(map(torch.equal, once(), first))
+
+
+def test_several_streams():
+    q, k, v = (each.detach() for each in inputs(4, 8, 512, 64))
+    options = {"score": regard.SoftCap(regard.ScaledDot(), 5.0)}
+    wanted, streams = attend(q, k, v, **options), [torch.cuda.Stream() for _ in range(4)]
+    torch.cuda.synchronize()
+    results = []
+    for stream in streams:
+        with torch.cuda.stream(stream):
+            results += [attend(q, k, v, **options) for _ in range(4)]
+    torch.cuda.synchronize()
+    assert all(torch.equal(each, wanted) for each in results)
+
+
+def test_autocast():
+    q, k, v = inputs(2, 4, 64, 32)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        output = attend(q, k, v, weights=regard.Sigmoid())
+    assert output.dtype == torch.bfloat16
+    output.float().sum().backward()
+    assert q.grad.dtype == torch.float32
+
+
+def test_more_elements_than_fit_in_32_bits():
+    n = 9_000_000
+    k = torch.randn(n, 256, device="cuda", dtype=torch.bfloat16)  # 2.3e9 numbers
+    v = torch.randn(n, 16, device="cuda", dtype=torch.bfloat16)
+    q = torch.randn(3, 256, device="cuda", dtype=torch.bfloat16) / 4
+    got = attend(q, k, v, weights=regard.Sigmoid(), engine=regard.engines.Tiled(kernels=True)).float()
+    wanted = torch.zeros(3, 16, device="cuda")
+    for part in range(0, n, 1_000_000):
+        piece = slice(part, part + 1_000_000)
+        wanted += torch.sigmoid(q.float() @ k[piece].float().mT / 16) @ v[piece].float()
+    torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2 * float(wanted.abs().max()))
