@@ -24,7 +24,7 @@ def keep_positive(owner: nn.Module, name: str, value: float | Tensor) -> None:
     keep(owner, name, value if isinstance(value, Tensor) else float(value))
 
 
-def shown(value: float | Tensor) -> str:
+def as_text(value: float | Tensor) -> str:
     """A number in a repr, or what there is instead of it: "1.5", "learned", "3 learned", "3 numbers"."""
     if not isinstance(value, Tensor):
         return f"{value:g}"

@@ -19,7 +19,7 @@ _wanted: ContextVar[bool] = ContextVar("_wanted", default=False)
 
 
 @contextmanager
-def shown() -> Iterator[None]:
+def bars_are_drawn() -> Iterator[None]:
     """Passes that are made inside, and take long, show a bar."""
     token = _wanted.set(True)
     try:

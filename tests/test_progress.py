@@ -13,7 +13,7 @@ import torch
 
 import regard
 from regard import weigh
-from regard.progress import Progress, shown
+from regard.progress import Progress, bars_are_drawn
 
 
 class Screen(io.StringIO):
@@ -32,7 +32,7 @@ def screen(monkeypatch):
         monkeypatch.setenv(name, value)
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
-    with shown():
+    with bars_are_drawn():
         yield screen
 
 
@@ -44,7 +44,7 @@ def test_a_reading_draws_nothing_and_starts_no_thread_unless_it_was_asked_to(mon
     x = torch.randn(30, 4)
     weigh(x, x, x).collect(top=2, entropy=True, map=(3, 3))
     assert (started, screen.getvalue()) == ([], "")
-    with shown():
+    with bars_are_drawn():
         weigh(x, x, x).received()
     assert started == ["regard_progress"]
 
@@ -134,7 +134,7 @@ regard.progress.DELAY_SECONDS = 0.0
 progress = regard.progress.Progress("something")
 for stderr in (sys.stderr, None):
     sys.stderr = stderr
-    with regard.progress.shown(), progress.over(1):
+    with regard.progress.bars_are_drawn(), progress.over(1):
         time.sleep(0.2)
 print("rich" in sys.modules)
 """

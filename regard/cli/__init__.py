@@ -19,7 +19,7 @@ from regard.cli.console import ends_with_its_reader, print_error, usable_width
 from regard.cli.option_errors import in_options
 from regard.errors import RegardError
 from regard.printable import on_one_line
-from regard.progress import shown
+from regard.progress import bars_are_drawn
 
 CLICK_EXCEPTION: type[Exception] = typer.BadParameter.mro()[2]  # Of click, or of the copy in newer versions of typer.
 
@@ -45,7 +45,7 @@ class RegardGroup(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with ends_with_its_reader(), _said_printably(), shown():
+            with ends_with_its_reader(), _said_printably(), bars_are_drawn():
                 return super().invoke(ctx)
         except RegardError as error:
             print_error(in_options(str(error)))

@@ -15,7 +15,7 @@ from regard.cli.saving import extension_of, save_figure, save_json, save_text, s
 from regard.cli.standard_input import standard_text
 from regard.cli.wording import listed, told_apart
 from regard.errors import CheckpointError, OptionError
-from regard.plots.bounded import shown
+from regard.plots.bounded import short_name
 
 if TYPE_CHECKING:
     from regard.text import Pronouncer, Pronunciation
@@ -140,7 +140,7 @@ def _save(said: Sequence[Pronunciation], by: str, output: Path) -> None:
             f"A picture must be of a word that the model says: it says nothing for {', '.join(map(repr, silent))}. "
             f"Leave it out, or save as .json."
         )
-    titles = [f"“{shown(each.word)}”: {each}, by {by}" for each in said]
+    titles = [f"“{short_name(each.word)}”: {each}, by {by}" for each in said]
     if kind == "html":
         pictures = [
             Picture(each.alignment, each.phonemes, list(each.letters), title, _note(each))

@@ -10,10 +10,10 @@ import typer
 
 from regard.cli.console import has_colour, log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
-from regard.cli.sentence_picture import Seen, choose
+from regard.cli.sentence_picture import Seen, choose_maps
 from regard.cli.standard_input import standard_text
 from regard.errors import OptionError
-from regard.plots.bounded import shown
+from regard.plots.bounded import short_name
 
 if TYPE_CHECKING:
     from regard.text import Look
@@ -84,7 +84,7 @@ def see(
         from regard.text import SentenceEncoder
 
         look = SentenceEncoder.load().look(sentence)
-    seen = choose(look, layer, number, query, specials)
+    seen = choose_maps(look, layer, number, query, specials)
     if output is None:
         _print(seen)
     else:
@@ -113,7 +113,7 @@ def _print(seen: Seen) -> None:
     width = min(out.width, 80)
     if seen.places:
         for place in seen.places:
-            out.print(f"what “{shown(seen.names[place])}” attends to", style="bold", markup=False)
+            out.print(f"what “{short_name(seen.names[place])}” attends to", style="bold", markup=False)
             out.print(draw_ranked(seen.row(place), seen.names, width=width), soft_wrap=True)
     else:
         colour = has_colour(out)
@@ -130,7 +130,7 @@ def _print(seen: Seen) -> None:
 def _save(seen: Seen, look: Look, sentence: str, output: Path) -> None:
     from regard.plots import Picture, matrix, page, ranked
 
-    names, quoted, source = seen.names, f"“{shown(sentence, LONGEST_TITLE)}”", f"{MODEL}, {seen.source}"
+    names, quoted, source = seen.names, f"“{short_name(sentence, LONGEST_TITLE)}”", f"{MODEL}, {seen.source}"
     kind = extension_of(output, FORMATS)
     first = seen.places[0] if seen.places else None
     if kind == "json":
@@ -142,7 +142,7 @@ def _save(seen: Seen, look: Look, sentence: str, output: Path) -> None:
         save_text(page(picture, quoted), output)
     elif first is not None:
         notes = seen.of_first().notes
-        title = f"what “{shown(names[first])}” attends to in {quoted}: {source}"
+        title = f"what “{short_name(names[first])}” attends to in {quoted}: {source}"
         if len(seen.places) > 1:
             notes.append(f"the first of {len(seen.places)}: --query {names[seen.places[1]]} shows the next")
         save_figure(ranked(seen.row(first), names, names[first], title=title, note="; ".join(notes)), output)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from regard.cli.wording import SMALL, listed, told_apart
 from regard.errors import MissingKey, OptionError
-from regard.plots.bounded import shown
+from regard.plots.bounded import short_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +42,7 @@ class Seen:
         if not self.hidden:
             return "nothing is hidden and nothing is scaled"
         share = self.hidden_share[self.places] if self.places else self.hidden_share
-        asked = [f"“{shown(self.names[place])}”" for place in self.places]
+        asked = [f"“{short_name(self.names[place])}”" for place in self.places]
         of = f"the weight of {listed(asked)}" if asked else "the weight"
         return (
             f"{listed(self.hidden)} are hidden: they take {float(share.mean()):.0%} of {of}, and the rest is scaled "
@@ -55,8 +55,8 @@ class Seen:
         if not self.unknown:
             return ""
         if len(self.unknown) == 1:
-            return f"{shown(self.unknown[0])} is unknown to the model, which reads [UNK] in its place"
-        names = [shown(each) for each in self.unknown[:MOST_UNKNOWN]]
+            return f"{short_name(self.unknown[0])} is unknown to the model, which reads [UNK] in its place"
+        names = [short_name(each) for each in self.unknown[:MOST_UNKNOWN]]
         if len(self.unknown) > MOST_UNKNOWN:
             names.append(f"{len(self.unknown) - MOST_UNKNOWN} more")
         return f"{listed(names)} are unknown to the model, which reads them as one and the same, [UNK]"
@@ -75,7 +75,7 @@ class Seen:
         return found
 
 
-def choose(
+def choose_maps(
     look: Look, layer: int | None, head: int | str | None, query: str | Sequence[str] | None, specials: bool
 ) -> Seen:
     """The weights to show: of a layer and head or averaged, without what is hidden, each row scaled to sum to 1."""
@@ -182,7 +182,9 @@ def _find(query: str, words: list[str], everything: list[str]) -> list[int]:
     import difflib
 
     near = difflib.get_close_matches(wanted, list(map(_folded, words)), n=1)
-    advice = f"Did you mean {near[0]!r}?" if near else f"Its words are: {' '.join(map(shown, dict.fromkeys(words)))}."
+    advice = (
+        f"Did you mean {near[0]!r}?" if near else f"Its words are: {' '.join(map(short_name, dict.fromkeys(words)))}."
+    )
     raise MissingKey(f"--query must be a word of the text: got {query!r}. {advice}")
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.attention import weigh
 from regard.database.answer import Answer, Row
-from regard.database.bandwidth import Choice, choose
+from regard.database.bandwidth import Choice, choose_widths
 from regard.database.columns import CategoryColumn, NumberColumn, Quantity, TimeColumn
 from regard.database.combining import Similarity, ranks
 from regard.database.key_matrix import Encoding
@@ -23,7 +23,7 @@ from regard.database.precision import WORTHWHILE, Factors, Narrow, in_float32, i
 from regard.database.python_values import plain
 from regard.database.queries import UNKNOWN, Query
 from regard.database.similarity import IGNORED, ScoreLike, check_options, ignored, similarity, without_quantities
-from regard.database.value_pool import SUM_TO_ONE, Summary, Sums, ValuePool, Weighed, weights_of_blocks
+from regard.database.value_pool import SUM_TO_ONE, Summary, ValuePool, Weighed, WeightSums, weights_of_blocks
 from regard.errors import OptionError
 from regard.scores import Equal
 from regard.view.readings import Top
@@ -63,7 +63,7 @@ class Rows:
         places = range(len(self.columns))
         quantities = [place for place in places if isinstance(self.encoding.columns[place], Quantity)]
         categories = [place for place in places if place not in quantities]
-        return choose(self.encoding.scaled, self.encoding.places_of(quantities, categories), self.pool.targets)
+        return choose_widths(self.encoding.scaled, self.encoding.places_of(quantities, categories), self.pool.targets)
 
     def similarity(self, asked: Sequence[int], score: ScoreLike, weights: Weights | None) -> Similarity:
         """The similarity for queries that know the columns `asked`."""
@@ -244,7 +244,7 @@ class Attender:
         chosen: Similarity,
         rows: list[Row],
         summary: tuple[Summary, ...],
-        sums: Sums,
+        sums: WeightSums,
     ) -> Answer:
         remarks = [unknown_categories(query, self.pairs.keys)]
         if ranks(chosen.weights):

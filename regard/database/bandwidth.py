@@ -125,7 +125,7 @@ def mixed_score(places: Places, widths: Widths, dim: int) -> Score:
     return score
 
 
-def choose(keys: Tensor, places: Places, targets: Callable[[Tensor], Tensor | None]) -> Choice:
+def choose_widths(keys: Tensor, places: Places, targets: Callable[[Tensor], Tensor | None]) -> Choice:
     """The widths for some keys.
 
     Args:

@@ -113,7 +113,7 @@ def _notes(answer: Answer, headline: str, alike: bool) -> list[str]:
 def _weight_writer(answer: Answer) -> Callable[[float], str]:
     """How an answer's weights are written: in percent, where they sum to 1."""
     total = answer.rest + sum([row.weight for row in answer.rows])
-    return percent if abs(total - 1) < 1e-3 else shown
+    return percent if abs(total - 1) < 1e-3 else entry_text
 
 
 def _about(count: float) -> str:
@@ -238,10 +238,10 @@ def label(entry: Any) -> str:
         >>> label(2442), label(10314), label("Ann")
         ('2442', '10314', 'Ann')
     """
-    return str(entry) if isinstance(entry, int) and not isinstance(entry, bool) else shown(entry)
+    return str(entry) if isinstance(entry, int) and not isinstance(entry, bool) else entry_text(entry)
 
 
-def shown(entry: Any, *, grouped: bool = False, longest: int = 4) -> str:
+def entry_text(entry: Any, *, grouped: bool = False, longest: int = 4) -> str:
     """An entry for people to read.
 
     Args:
@@ -250,7 +250,7 @@ def shown(entry: Any, *, grouped: bool = False, longest: int = 4) -> str:
         longest: how many numbers of a vector are shown.
 
     Example:
-        >>> shown(71234.56), shown(2019), shown(12500), shown("law")
+        >>> entry_text(71234.56), entry_text(2019), entry_text(12500), entry_text("law")
         ('71,234.6', '2019', '12,500', 'law')
     """
     if isinstance(entry, bool) or entry is None:
@@ -272,7 +272,7 @@ def shown(entry: Any, *, grouped: bool = False, longest: int = 4) -> str:
     if isinstance(entry, Tensor):
         entry = entry.tolist()
     if isinstance(entry, list | tuple):
-        body = ", ".join(map(shown, entry[:longest])) + (", …" if len(entry) > longest else "")
+        body = ", ".join(map(entry_text, entry[:longest])) + (", …" if len(entry) > longest else "")
         return f"({body})"
     return " ".join(str(entry).split())
 
@@ -285,7 +285,7 @@ def apart(entries: Sequence[Any]) -> list[str]:
         (['1,000,000.001', '1,000,000.002'], ['1.0', '2.5'], ['2,442', '10,314'])
     """
     grouped = any(map(_is_large, entries))
-    texts = [shown(entry, grouped=grouped) for entry in entries]
+    texts = [entry_text(entry, grouped=grouped) for entry in entries]
     if all(isinstance(entry, float) for entry in entries):
         for digits in range(6, 18):
             if len(set(texts)) >= len(set(entries)):
@@ -337,14 +337,14 @@ def _result(answer: Answer, longest: int | None = 4) -> str:
 
 def _one_result(value: Any, std: Any, probabilities: Any, longest: int | None) -> str:
     if probabilities:
-        likely = [f"{shown(category)} {percent(share)}" for category, share in list(probabilities.items())[:3]]
+        likely = [f"{entry_text(category)} {percent(share)}" for category, share in list(probabilities.items())[:3]]
         return ", ".join(likely) + (f", … ({len(probabilities)} in all)" if len(probabilities) > 3 else "")
     if isinstance(value, float) and isinstance(std, float) and 0 < std < PLAIN and abs(value) < PLAIN:
         # Digits that the spread drowns are left out.
         decimals = max(0, 1 - math.floor(math.log10(std)))
         return f"{value:,.{decimals}f} ± {std:,.{decimals}f}"
     count = len(value) if longest is None and isinstance(value, list | tuple | Tensor) else longest or 4
-    return shown(value, longest=count) + (f" ± {shown(std, longest=count)}" if std is not None else "")
+    return entry_text(value, longest=count) + (f" ± {entry_text(std, longest=count)}" if std is not None else "")
 
 
 def _texts(entries: Sequence[Any], names: Sequence[str], ids: Collection[str] = ()) -> list[list[str]]:
@@ -365,7 +365,7 @@ def _texts(entries: Sequence[Any], names: Sequence[str], ids: Collection[str] = 
 def _texts_of(entries: Sequence[Any], *, is_id: bool) -> list[str]:
     present = [entry for entry in entries if entry is not ANY and entry is not None]
     known = iter(map(label, present) if is_id else apart(present))
-    return ["any" if entry is ANY else shown(None) if entry is None else next(known) for entry in entries]
+    return ["any" if entry is ANY else entry_text(None) if entry is None else next(known) for entry in entries]
 
 
 def _looks_numeric(cell: str) -> bool:

@@ -63,7 +63,7 @@ class Summary(NamedTuple):
     probabilities: dict[Any, float] | None = None
 
 
-class Sums(NamedTuple):
+class WeightSums(NamedTuple):
     """What the weights of one query add up to, and their squares."""
 
     total: float
@@ -173,7 +173,7 @@ class ValuePool:
         widest = max([len(column.categories) for column in self.columns if isinstance(column, CategoryColumn)] or [1])
         return max(1, min(256, BUDGET // max(widest, 1)))
 
-    def summaries(self, weighed: Weighed) -> Iterable[tuple[Sums, tuple[Summary, ...]]]:
+    def summaries(self, weighed: Weighed) -> Iterable[tuple[WeightSums, tuple[Summary, ...]]]:
         """For each query: sums of its weights, and a summary for each value column."""
         pooled, squares = self._pooled(weighed)  # (n_queries, 1 + 3 · dims), (n_queries,)
         by_column: list[list[Summary]] = []
@@ -188,7 +188,7 @@ class ValuePool:
             else:
                 best = weighed.top.indices[:, 0].clamp(min=0).tolist()
                 by_column.append([Summary(column.entries[int(self.rows[row])]) for row in best])
-        return zip(map(Sums, pooled[:, 0].tolist(), squares.tolist()), zip(*by_column, strict=True), strict=True)
+        return zip(map(WeightSums, pooled[:, 0].tolist(), squares.tolist()), zip(*by_column, strict=True), strict=True)
 
     def _quantity(self, place: int, column: Quantity, total: Tensor, pooled: Tensor, kind: Kind) -> list[Summary]:
         apart, first, second = pooled.tensor_split(3, dim=-1)

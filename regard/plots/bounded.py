@@ -166,13 +166,13 @@ def first_of_each(count: int, cells: int) -> list[int]:
     return [-(-cell * count // cells) for cell in range(cells)]
 
 
-def shown(name: str, longest: int = LONGEST_NAME) -> str:
+def short_name(name: str, longest: int = LONGEST_NAME) -> str:
     """A name on one line, not too long, and without what a terminal would take for a command.
 
     The signs that join letters, or keep them apart, stay: Persian and many emoji are spelled with them.
 
     Example:
-        >>> shown("line\\nbreak"), shown("incomprehensibilities", longest=8)
+        >>> short_name("line\\nbreak"), short_name("incomprehensibilities", longest=8)
         ('line break', 'incompr…')
     """
     line = on_one_line(name) or "␣"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import MissingDependency
-from regard.plots.bounded import shown
+from regard.plots.bounded import short_name
 from regard.plots.palette import GREY, STOPS, colour_at, in_cell, ink_on, legend
 from regard.view.drawing import POWER, largest_of, place_of, three_digits
 
@@ -101,14 +101,14 @@ def label(axes: Axes, rows: Sequence[str] | None, columns: Sequence[str] | None,
     else:
         places = range(0, len(columns), -(-len(columns) // most))
         turned = 90 if max(map(len, columns), default=0) > 2 else 0
-        names = [shown(columns[place]) for place in places]
+        names = [short_name(columns[place]) for place in places]
         axes.set_xticks(list(places), names, rotation=turned, parse_math=False, fontsize=_size(places))
     if rows is None:
         axes.yaxis.set_major_locator(_whole_numbers(axes.get_ylim()))
     else:
         places = range(0, len(rows), -(-len(rows) // most))
         axes.set_yticks(
-            list(places), [shown(rows[place]) for place in places], parse_math=False, fontsize=_size(places)
+            list(places), [short_name(rows[place]) for place in places], parse_math=False, fontsize=_size(places)
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import ShapeError
-from regard.plots.bounded import shown
+from regard.plots.bounded import short_name
 from regard.plots.canvas import add_legend, is_dark, new_figure, scale, write_around
 from regard.plots.palette import ink_on
 from regard.view.drawing import percent
@@ -81,9 +81,9 @@ def flow(
     drawn = sorted(alpha.argsort(descending=True, stable=True)[:most].tolist())
 
     columns = [
-        [f"{shown(query_name)}\n{_numbers(query)}"],
+        [f"{short_name(query_name)}\n{_numbers(query)}"],
         [
-            f"{shown(key_names[place], 12)} {_numbers(keys[place])}" if key_names else _numbers(keys[place])
+            f"{short_name(key_names[place], 12)} {_numbers(keys[place])}" if key_names else _numbers(keys[place])
             for place in drawn
         ],
         [_number(float(scores[place])) for place in drawn],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import ShapeError
-from regard.plots.bounded import AXES, Reading, as_tensor, every_picture, pooling_notes, read, shown, unless_finite
+from regard.plots.bounded import AXES, Reading, as_tensor, every_picture, pooling_notes, read, short_name, unless_finite
 from regard.plots.canvas import MOST_LABELS, add_legend, label, new_figure, paint, scale, write_around, write_numbers
 from regard.view.drawing import BAR_COLOUR, largest_of, percent
 
@@ -202,7 +202,7 @@ def ranked(
     axes = figure.subplots()
     bars = axes.barh(range(len(order)), found, color=BAR_COLOUR)
     axes.bar_label(bars, said, padding=3, fontsize=8)
-    axes.set_yticks(range(len(order)), [shown(columns[place]) for place in order], parse_math=False)
+    axes.set_yticks(range(len(order)), [short_name(columns[place]) for place in order], parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(min(0.0, *found), largest_of(found))
     axes.set_xticks([])
@@ -212,7 +212,7 @@ def ranked(
     left_out = f"; {rest} lighter {'key is' if rest == 1 else 'keys are'} not shown" if rest else ""
     write_around(
         figure,
-        title or f"what “{shown(query)}” attends to",
+        title or f"what “{short_name(query)}” attends to",
         f"{AXES}: this is one row, its keys from top to bottom{left_out}" + unless_finite(row[order], "?"),
         note,
     )

@@ -11,7 +11,7 @@ from rich.style import Style
 from rich.text import Text
 
 from regard.errors import ShapeError
-from regard.plots.bounded import Reading, first_of_each, read, shown
+from regard.plots.bounded import Reading, first_of_each, read, short_name
 from regard.plots.palette import colour_at, in_cell, ink_on, is_terminal_dark, legend
 from regard.view.drawing import BAR_COLOUR, bar, largest_of, percent, place_of, shade_at, three_digits
 
@@ -156,7 +156,7 @@ def _upright(names: Sequence[str], left: int, each: int) -> list[Text]:
 def _letters(name: str) -> list[str]:
     """The letters of a name, as many as TALLEST, each with the marks that stand on it."""
     found: list[str] = []
-    for sign in shown(name, TALLEST):
+    for sign in short_name(name, TALLEST):
         if found and (cell_len(sign) == 0 or found[-1].endswith("\u200d")):
             found[-1] += sign
         else:
@@ -309,7 +309,7 @@ def _in_lines(entries: Sequence[Text], width: int) -> Text:
 
 def _cut(name: str, width: int) -> str:
     """A name of at most so many columns of a terminal."""
-    name = shown(name, width)
+    name = short_name(name, width)
     return name if cell_len(name) <= width else set_cell_size(name, width - 1).rstrip() + "…"
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.errors import OptionError
 from regard.grid import per_head
-from regard.learned import keep_positive, shown
+from regard.learned import as_text, keep_positive
 from regard.scores.distance import rescaled
 from regard.scores.form import ChannelForm, Form, Step
 from regard.scores.score import Score, same_dim
@@ -42,7 +42,7 @@ class _Compact(Score):
         raise NotImplementedError  # pragma: no cover
 
     def extra_repr(self) -> str:
-        return f"radius={shown(self.radius)}"
+        return f"radius={as_text(self.radius)}"
 
 
 class Boxcar(_Compact):

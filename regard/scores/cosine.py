@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.learned import keep_positive, shown
+from regard.learned import as_text, keep_positive
 from regard.scores.form import DotForm, Form
 from regard.scores.score import Score, same_dim, scaled_by
 
@@ -35,7 +35,7 @@ class Cosine(Score):
         return scaled_by(form, 1 / self.temperature)
 
     def extra_repr(self) -> str:
-        return f"temperature={shown(self.temperature)}"
+        return f"temperature={as_text(self.temperature)}"
 
 
 def unit(vectors: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import ShapeError
-from regard.learned import keep_positive, shown
+from regard.learned import as_text, keep_positive
 from regard.modes import is_capturing, is_hidden
 from regard.scores.form import ChannelForm, ChannelFunction, DotForm, Form, SumForm
 from regard.scores.score import Score, same_dim
@@ -45,7 +45,7 @@ class DistanceScore(Score):
             )
 
     def extra_repr(self) -> str:
-        return f"bandwidth={shown(self.bandwidth)}"
+        return f"bandwidth={as_text(self.bandwidth)}"
 
 
 def rescaled(queries: Tensor, keys: Tensor, width: float | Tensor) -> tuple[Tensor, Tensor, float | Tensor]:

@@ -7,7 +7,7 @@ import math
 from torch import Tensor, nn
 
 from regard.errors import OptionError
-from regard.learned import keep, shown
+from regard.learned import as_text, keep
 from regard.scores.form import DotForm, Form
 from regard.scores.score import Score, same_dim, scaled_by
 
@@ -57,4 +57,4 @@ class ScaledDot(Score):
         return scaled_by(DotForm(queries, keys), self.scale)
 
     def extra_repr(self) -> str:
-        return "" if self.scale is None else f"scale={shown(self.scale)}"
+        return "" if self.scale is None else f"scale={as_text(self.scale)}"

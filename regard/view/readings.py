@@ -183,7 +183,7 @@ class Map(Reader[Tensor]):
         return torch.arange(span.start, span.stop, device=self.grid.device) * size // max(of, 1)
 
 
-class RowSums(Reader[tuple[Tensor, Tensor, Tensor, Tensor]]):
+class WeightTotals(Reader[tuple[Tensor, Tensor, Tensor, Tensor]]):
     """(least, total, most, how many are not zero) of each row's weights."""
 
     def start(self, grid: Grid, dtype: torch.dtype) -> None:

@@ -26,7 +26,7 @@ from regard.view.differentiable import track
 from regard.view.drawing import draw
 from regard.view.few_weights import FewWeights, are_few
 from regard.view.passes import Passes
-from regard.view.readings import Entropy, Map, Pool, Reader, Received, RowSums, Top, TopWeights, as_integer
+from regard.view.readings import Entropy, Map, Pool, Reader, Received, Top, TopWeights, WeightTotals, as_integer
 from regard.view.versions import Versions, held
 from regard.weights import Kind
 
@@ -245,7 +245,7 @@ class WeightsView:
         Raises:
             PromiseBroken: It does not; the text says where and by how much.
         """
-        sums = RowSums()
+        sums = WeightTotals()
         self._passes.read([sums])
         rule = type(self._problem.rule).__name__
         least, total, most, count = sums.result()

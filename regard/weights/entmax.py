@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import OptionError
-from regard.learned import keep, shown
+from regard.learned import as_text, keep
 from regard.modes import is_forward_mode, is_hidden, is_tracing
 from regard.tensors import broadcast_shapes
 from regard.weights.rule import Fold, Peak, Statistics, Weights, masked, over_one_tile
@@ -149,7 +149,7 @@ class Entmax(Weights):
             )
 
     def extra_repr(self) -> str:
-        return f"alpha={shown(self.alpha)}"
+        return f"alpha={as_text(self.alpha)}"
 
 
 class Sparsemax(Entmax):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import OptionError
-from regard.learned import keep, keep_positive, shown
+from regard.learned import as_text, keep, keep_positive
 from regard.modes import is_hidden
 from regard.weights.onepass import OnePass, shift
 from regard.weights.rule import Statistics, Weights, masked
@@ -131,8 +131,8 @@ class Softmax(OnePass):
 
     def extra_repr(self) -> str:
         plain = not isinstance(self.temperature, Tensor) and self.temperature == 1.0
-        parts = [] if plain else [f"temperature={shown(self.temperature)}"]
-        return ", ".join(parts if self.sink is None else [*parts, f"sink={shown(self.sink)}"])
+        parts = [] if plain else [f"temperature={as_text(self.temperature)}"]
+        return ", ".join(parts if self.sink is None else [*parts, f"sink={as_text(self.sink)}"])
 
 
 def _is_nan(sink: float | Tensor) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard import Database, Gaussian, NotSelf, attend
 from regard.database.attending import Rows
-from regard.database.bandwidth import MISMATCH, STAGES, Choice, Widths, _shuffled, choose, mixed_score
+from regard.database.bandwidth import MISMATCH, STAGES, Choice, Widths, _shuffled, choose_widths, mixed_score
 from regard.database.leave_one_out import Places
 
 ONE = Places(quantities=((0,),))
@@ -27,7 +27,7 @@ def noise(n_rows: int, seed: int = 1) -> Tensor:
 
 
 def choice(keys: Tensor, values: Tensor, places: Places = ONE) -> Choice:
-    return choose(keys, places, lambda rows: values[rows])
+    return choose_widths(keys, places, lambda rows: values[rows])
 
 
 def bandwidth(keys: Tensor, values: Tensor) -> float:
@@ -206,10 +206,10 @@ def test_a_category_that_matters_costs_more_than_one_that_does_not() -> None:
 
 
 def test_with_too_little_to_go_by_it_is_scott_s_rule() -> None:
-    for found in (choice(uniform(3), noise(3)), choose(uniform(100), ONE, lambda rows: None)):
+    for found in (choice(uniform(3), noise(3)), choose_widths(uniform(100), ONE, lambda rows: None)):
         assert found.method == "Scott's rule"
-    assert choose(uniform(100), ONE, lambda rows: None).widths == Widths((100 ** (-1 / 5),))
-    assert choose(uniform(100), Places(((0,),), (0,)), lambda rows: None).widths.mismatches == (MISMATCH,)
+    assert choose_widths(uniform(100), ONE, lambda rows: None).widths == Widths((100 ** (-1 / 5),))
+    assert choose_widths(uniform(100), Places(((0,),), (0,)), lambda rows: None).widths.mismatches == (MISMATCH,)
 
 
 def test_names_that_are_all_different_cannot_be_predicted() -> None:

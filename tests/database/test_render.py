@@ -11,7 +11,7 @@ from rich.console import Console
 
 from regard import Conic, Database, Gaussian, Triangular
 from regard.database.layout import cut, wrapped
-from regard.database.render import bar, percent, shown
+from regard.database.render import bar, entry_text, percent
 from regard.printable import printable
 
 
@@ -147,7 +147,7 @@ def test_a_notebook_is_not_taken_in_by_markup() -> None:
     ],
 )
 def test_entries_are_written_for_people(entry: object, text: str) -> None:
-    assert shown(entry) == text
+    assert entry_text(entry) == text
 
 
 def test_weights_that_do_not_sum_to_one_are_no_percents(salaries: Database) -> None:

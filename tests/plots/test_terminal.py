@@ -12,7 +12,7 @@ from rich.console import Console
 from regard import Causal, weigh
 from regard.errors import ShapeError
 from regard.plots import draw_matrix, draw_ranked
-from regard.plots.bounded import shown
+from regard.plots.bounded import short_name
 
 AXES = "rows are queries, columns are keys"
 
@@ -134,14 +134,14 @@ def test_columns_line_up_under_wide_letters():
 
 def test_a_name_cannot_command_the_terminal():
     assert "\x1b" not in str(draw_matrix(torch.eye(2), ["\x1b[31m", "b"], ["\x1b[31m", "b"]))
-    assert shown("\x1b[2J") == "�[2J"
-    assert shown("") == "␣"
+    assert short_name("\x1b[2J") == "�[2J"
+    assert short_name("") == "␣"
 
 
 def test_the_signs_that_join_letters_stay():
-    assert shown("👨‍👩‍👧") == "👨‍👩‍👧"
-    assert shown("می‌خواهم") == "می‌خواهم"
-    assert shown("a\u202eb") == "a�b"  # what turns the rest of a line around does not
+    assert short_name("👨‍👩‍👧") == "👨‍👩‍👧"
+    assert short_name("می‌خواهم") == "می‌خواهم"
+    assert short_name("a\u202eb") == "a�b"  # what turns the rest of a line around does not
 
 
 @pytest.mark.parametrize("colour", [True, False])

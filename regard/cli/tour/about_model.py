@@ -6,7 +6,7 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from regard.cli.sentence_picture import choose
+from regard.cli.sentence_picture import choose_maps
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, seeded
 from regard.cli.wording import told_apart
@@ -22,7 +22,7 @@ def measure() -> Numbers:
     with seeded(10):  # parameters are drawn before they are read
         encoder = SentenceEncoder.load()
     look = encoder.look(SENTENCE)
-    seen = choose(look, layer=None, head=None, query=QUERY, specials=False)
+    seen = choose_maps(look, layer=None, head=None, query=QUERY, specials=False)
     names, (place,) = told_apart(seen.words), seen.places
     row = seen.row(place)
     order = sorted(range(len(names)), key=lambda index: -row[index])[:RANKED]
