@@ -68,9 +68,11 @@ class CudaKernels(Kernels):
 
     def compile(self, problem: AttentionProblem) -> Compiled:
         from regard.engines.cuda.cuda_problem import CudaProblem
+        from regard.engines.cuda.packing import PackedProblem, packed
         from regard.engines.cuda.program import translate
 
-        return CudaProblem(translate(problem))
+        by_rows = packed(problem)
+        return CudaProblem(translate(problem)) if by_rows is None else PackedProblem(problem, by_rows)
 
 
 @cache
