@@ -300,7 +300,10 @@ def _rounding(
     scores = scored.scores / temperature
     slope = _slope(rule, weights, scored, max(orders(case), default=0.0))
     size = gradient.abs() @ leaves["values"].detach().abs().mT
-    size = slope * (size + (weights.abs() * size).sum(-1, keepdim=True))
+    size = size + (weights.abs() * size).sum(-1, keepdim=True)
+    # A slope below the least normal number has lost its digits, or is 0.
+    lost = slope.clamp(max=torch.finfo(torch.promote_types(case.dtype, torch.float32)).tiny) * size
+    size = slope * size
     if rule.kind == "softmax":
         # On the way back weights are computed again, from scores that may be rounded otherwise: up to those so large
         # that engines keep the weights they had.
@@ -315,7 +318,7 @@ def _rounding(
     signs = torch.randint(2, size.shape, generator=generator) * 2.0 - 1
     # Random signs may cancel, where a number is shared: with one sign they cannot, and add up to √n times as much.
     for sign in (signs, torch.ones_like(signs)):
-        noise = sign.double() * size * epsilon
+        noise = sign.double() * (size * epsilon + lost)
         sums = dict.fromkeys(names, 0.0)
         for context in (nullcontext, steep):  # a slope that saturates is rounded relative to one that does not
             # Of a distance that was folded, the terms have gradients of their own, which cancel.
