@@ -51,14 +51,17 @@ class _Done:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
-        self._outcomes: dict[str, str] = dict(map(json.loads, lines))
+        text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]  # a run may have been ended within a line
+        if path is not None and whole != text:
+            path.write_text(whole, encoding="utf-8")
+        self._outcomes: dict[str, str] = dict(map(json.loads, whole.splitlines()))
 
     def outcome(self, name: str, find: Callable[[], str]) -> str:
         """What became of a case; found now, unless it was before."""
         if name not in self._outcomes:
             self._outcomes[name] = find()
-            if self._path is not None:
+            if self._path is not None and self._outcomes[name] != "failed":  # those are tried again
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps([name, self._outcomes[name]]) + "\n")
         return self._outcomes[name]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.engines.cuda.kernels.backward import differentiate_columns, differentiate_rows, row_deltas
 from regard.engines.cuda.launch import Facts, Launch
-from regard.engines.cuda.launch_settings import Settings, backward_settings, block_of
+from regard.engines.cuda.launch_settings import Settings, backward_settings, block_of, shared_memory
 from regard.engines.cuda.listed_pass import differentiate_lists_by_columns, differentiate_lists_by_rows
 from regard.engines.cuda.masks import row_blocks
 
@@ -145,7 +145,7 @@ def _differentiate(
 
 
 def _settings(launch: Launch) -> Settings:
-    return backward_settings(launch.program.left.dtype, launch.dim, launch.value_dim)
+    return backward_settings(launch.shape, shared_memory(launch.device))
 
 
 def _n_sums(launch: Launch) -> int:

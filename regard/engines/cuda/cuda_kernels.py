@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from regard.engines.kernels.protocol import Compiled, Kernels
+from regard.masks import GlobalKeys, KeyMask
+from regard.modes import is_capturing
 from regard.problem import AttentionProblem
 from regard.scores import steps
 from regard.scores.form import ChannelForm
@@ -36,7 +38,8 @@ class CudaKernels(Kernels):
         return _missing()
 
     def unusable(self, device: torch.device) -> str | None:
-        return _missing() or _unusable(device)
+        # While a graph is captured nothing can be tried: whoever captures has run the same before.
+        return _missing() or (None if is_capturing(device) else _unusable(device))
 
     def unready(self, problem: AttentionProblem, *, reads: bool) -> str | None:
         return None
@@ -51,7 +54,7 @@ class CudaKernels(Kernels):
         if max(dim, value_dim) > MOST_DIM:
             return f"the kernels of this device take vectors of up to {MOST_DIM}, not {max(dim, value_dim)}"
         if _mask_bytes(problem) > MOST_MASK_BYTES:
-            return "the kernels of this device would read a byte for each pair of this mask"
+            return f"the kernels of this device would need more than {MOST_MASK_BYTES >> 20} MiB for this mask"
         for step in form.steps:
             if isinstance(step, steps.AddRelative) and step.table.requires_grad:
                 return "the kernels of this device do not differentiate tables of relative positions"
@@ -107,4 +110,8 @@ def _mask_bytes(problem: AttentionProblem) -> int:
     if listed is not None:
         return math.prod(mask.batch_axes().batch_shape) * grid.n_queries * 8 * listed
     others = split(mask, first, grid)[2]
-    return math.prod(reduce(and_, others).batch_axes().batch_shape) * grid.n_queries * grid.n_keys if others else 0
+    if not others:
+        return 0
+    # Some are one row of bytes for all queries.
+    n_rows = 1 if all(type(each) in (KeyMask, GlobalKeys) for each in others) else grid.n_queries
+    return math.prod(reduce(and_, others).batch_axes().batch_shape) * n_rows * grid.n_keys

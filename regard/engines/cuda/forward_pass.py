@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.engines.cuda.kernels.forward import merge_splits, pool_rows
 from regard.engines.cuda.launch import Launch
-from regard.engines.cuda.launch_settings import Settings, block_of, forward_settings
+from regard.engines.cuda.launch_settings import Settings, block_of, forward_settings, shared_memory
 from regard.engines.cuda.listed_pass import pool_lists
 
 # Programs for each multiprocessor that few queries are split for, and tiles that a share has at least.
@@ -66,9 +66,7 @@ def pool_flagged(launch: Launch, output: Tensor, flag: Tensor) -> tuple[Tensor, 
     """
     settings = _settings(launch)
     peaks, totals = launch.empty(2, launch.n_entries, launch.n_queries)
-    if launch.program.mask.lists:
-        pool_lists(launch, output, peaks, totals, finish=True)
-        return peaks, totals
+    assert not launch.program.mask.lists  # no mask of PyTorch's kernels is one
     outputs = output, launch.strides_of(output), peaks, totals
     n_programs = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows)
     _launch_rows(launch, settings, 1, outputs, split=False, flags=flag.expand(n_programs).contiguous())
@@ -76,7 +74,7 @@ def pool_flagged(launch: Launch, output: Tensor, flag: Tensor) -> tuple[Tensor, 
 
 
 def _settings(launch: Launch) -> Settings:
-    return forward_settings(launch.program.left.dtype, launch.dim, launch.value_dim, launch.n_queries)
+    return forward_settings(launch.shape, launch.n_queries, shared_memory(launch.device))
 
 
 def _n_splits(launch: Launch, settings: Settings) -> int:

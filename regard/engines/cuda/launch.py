@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.engines import torch_internals
-from regard.engines.cuda.launch_settings import block_of
+from regard.engines.cuda.launch_settings import Shape, block_of
 from regard.engines.cuda.program import Program
 from regard.engines.kernels import codes
 from regard.weights import Softmax
@@ -91,6 +91,14 @@ class Launch:
         }
 
     @property
+    def shape(self) -> Shape:
+        """What the size of blocks depends on."""
+        program = self.program
+        itemsize = 4 if self.is_whole else program.left.dtype.itemsize
+        by_pairs = bool(program.mask.pairs) or codes.ADD_PAIRS in program.steps
+        return Shape(self.dim, self.value_dim, itemsize, by_pairs)
+
+    @property
     def backward_codes(self) -> dict[str, Any]:
         """What a kernel of the backward pass is specialised by besides."""
         problem = self.program.problem
@@ -98,9 +106,14 @@ class Launch:
         return {"CENTRED": problem.rule.centre != "none", "PROJECTED": problem.may_leak}
 
     @property
+    def is_whole(self) -> bool:
+        """Whether weights may leave float16, and are not rounded to it."""
+        return self.program.values.dtype == torch.float16 and self.program.rule in UNBOUNDED
+
+    @property
     def _precision(self) -> str:
         """How products are computed: in float32 exactly enough, unless torch was told that less will do."""
-        if self.program.values.dtype == torch.float16 and self.program.rule in UNBOUNDED:
+        if self.is_whole:
             return "whole"
         if self.device.type != "cuda":
             return "wide"  # Triton's interpreter

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 
 from regard.engines.cuda.kernels.trial import count
@@ -9,5 +11,5 @@ from regard.engines.cuda.kernels.trial import count
 
 def try_launch(device: torch.device) -> None:
     """Raise whatever Triton raises where it cannot compile, or launch what it compiled."""
-    numbers = torch.empty(16, dtype=torch.int32, device=device)
-    count[(1,)](numbers, SIZE=16)
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        count[(1,)](torch.empty(16, dtype=torch.int32, device=device), SIZE=16)

@@ -12,6 +12,7 @@ pytest.importorskip("triton")
 import regard
 from regard import attend
 from regard.engines import Tiled
+from regard.engines.cuda.cuda_kernels import CudaKernels
 from regard.engines.kernels import dispatch
 from regard.testing import MASKS, RULES, SCORES, Case, Sizes, check
 
@@ -53,6 +54,11 @@ def test_kernels_match_the_definition(case):
 @pytest.mark.parametrize("mask", MASKS)
 def test_kernels_match_the_definition_under_every_mask(mask):
     assert check(KERNELS, Case("Gated", "Softmax", mask, torch.float32, DEVICE, SIZE)).matched
+
+
+def test_nan_in_half_precision_is_held_back():
+    case = Case("ScaledDot", "Softmax", "Causal, end", torch.bfloat16, DEVICE, SIZE, "NaN and infinity")
+    assert check(KERNELS, case).matched
 
 
 VARIANTS = (
@@ -219,6 +225,17 @@ def test_bounds_documents_and_pairs_are_heard_together(mask):
         results.append([output, *torch.autograd.grad(output.square().sum(), (q, k, v))])
     for one, two in zip(*results, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+
+
+def test_one_row_of_bytes_is_not_counted_for_every_query():
+    q = torch.empty(1, 1, 20_000, 8, device=DEVICE)
+    keys = regard.KeyMask(torch.arange(20_000, device=DEVICE) % 3 != 1)
+    options = {"score": regard.SoftCap(regard.Dot(), 2.0), "weights": regard.Softmax()}
+    few = regard.problem.make_problem(q, q, q, mask=keys, **options)
+    assert CudaKernels().bytes(few) < 1 << 20
+    assert CudaKernels().lacks(few) is None
+    many = regard.problem.make_problem(q, q, q, mask=regard.Where(lambda row, column: row != column), **options)
+    assert "MiB for this mask" in str(CudaKernels().lacks(many))
 
 
 def test_documents_and_bounds_need_no_byte_for_each_pair():

@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from regard import Causal, RandomKeys, Selected, Strided, Window, attend, partial
+from regard import Allowed, Causal, RandomKeys, Selected, Strided, Window, attend, partial
 from regard.engines import Tiled
 from regard.engines.cuda import listed_pass, masks
 from regard.grid import Grid
@@ -119,3 +119,21 @@ def test_rows_by_key_ascend():
     rows, begins = masks.listing_of(lists, 4)
     assert begins.tolist() == [[0, 2, 2, 4, 4]]
     assert rows[0, :4].tolist() == [0, 2, 0, 1]
+
+
+def test_keys_beyond_the_last_are_left_out_on_a_gpu(monkeypatch):
+    """Nobody looks at them there: they must not be asked for either."""
+    q, k, v = torch.randn(3, 40, 8, device=DEVICE)
+    index = torch.stack([torch.randperm(40, device=DEVICE)[:4] for _ in range(40)])
+    wrong = index.clone()
+    wrong[:, 1] = 500
+    allowed = torch.rand(40, 40, device=DEVICE) < 0.7
+    index[:, 1] = -1
+    for with_others in (False, True):
+        beyond, within = (
+            Selected(each) & Allowed(allowed) if with_others else Selected(each) for each in (wrong, index)
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr("regard.modes.waits", lambda tensor: True)
+            got = attend(q, k, v, mask=beyond, engine=KERNELS)
+        torch.testing.assert_close(got, attend(q, k, v, mask=within, engine="reference"), rtol=1e-5, atol=1e-5)

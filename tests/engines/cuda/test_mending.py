@@ -71,6 +71,18 @@ def test_what_is_finite_is_not_touched():
     assert torch.equal(found[2], marks[3])
 
 
+def test_a_backward_pass_leaves_the_output_as_it_is():
+    """A gradient that is not finite sets the flag: what was returned is somebody's by then."""
+    tensors = [each.nan_to_num(0, 0, 0) for each in broken()]
+    output = torch.full_like(tensors[0], 7.0)
+    gradient = torch.ones_like(output)
+    gradient[..., 3, :] = torch.inf
+    found = [torch.full_like(each, torch.nan) for each in tensors]
+    mended = guard_of(tensors, Causal()).mend_gradients(output, gradient, found)
+    assert (output == 7).all()
+    assert mended[0][..., :3, :].isfinite().all()
+
+
 def test_learned_scores_are_looked_at():
     """What they have learned would get NaN from a vector that a mask hides."""
     tensors = broken()

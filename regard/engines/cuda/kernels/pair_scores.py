@@ -89,19 +89,20 @@ def pair_scores(
     elif SAFE or FORM == WEIGHTED_SQUARE or left.dtype == tl.float32:
         # Weighted, a product would be of rounded numbers. Few are safe, and Triton 3.6 cannot compile the choice there.
         scores = summed_squares(sides, inputs, at, left, right, DIM)
-    elif are_near(left, right, scale):
+    else:
+        # No branch: Triton 3.9 cannot compile one around a product. The loop is empty where products serve.
+        near = are_near(left, right, scale)
         norms = squared_norms(left)[:, None] + squared_norms(right)[None, :]
         scores = norms - 2.0 * scored_product(left, right, PRECISION)
-    else:
-        scores = summed_squares(sides, inputs, at, left, right, DIM)
+        scores = tl.where(near, scores, summed_squares(sides, inputs, at, left, right, tl.where(near, 0, DIM)))
     return scores * scale
 
 
 @triton.jit
-def summed_squares(sides, inputs, at, left, right, DIM: tl.constexpr):
-    """Σ_c w_c (left_c − right_c)², differences first."""
+def summed_squares(sides, inputs, at, left, right, dim):
+    """Σ_c w_c (left_c − right_c)² of so many channels, differences first."""
     scores = tl.zeros((left.shape[0], right.shape[0]), tl.float32)
-    for channel in range(0, DIM):
+    for channel in range(0, dim):
         difference = difference_of(sides[0], sides[1], at, channel)
         factor = tl.load(inputs[6] + start_of(inputs[7], at) - channel * inputs[7][3])
         scores += factor * difference * difference

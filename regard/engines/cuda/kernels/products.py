@@ -48,22 +48,27 @@ def scored_product(left, right, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def ones_of(chosen):
+    """1 where something holds and 0 elsewhere, in float32."""
+    return tl.where(chosen, 1.0, 0.0)
+
+
+@triton.jit
 def pooled_product(weights, vectors, total, PRECISION: tl.constexpr, SAFE: tl.constexpr):
     """total + weights @ vectors; where `SAFE`, a weight of 0 annihilates NaN and infinity among the vectors."""
     if SAFE:
         large, nothing = float("inf"), tl.zeros_like(total)
-        is_nan = vectors != vectors
-        up, down = vectors == large, vectors == -large
-        finite = tl.where(is_nan | up | down, 0.0, vectors).to(vectors.dtype)
+        wide = vectors.to(tl.float32)  # the interpreter compares bfloat16 as if it were whole numbers
+        is_nan, up, down = wide != wide, wide == large, wide == -large
+        finite = tl.where(is_nan | up | down, 0.0, wide).to(vectors.dtype)
         total = weighted_product(weights, finite, total, PRECISION)
-        # How many of each are visible: small whole numbers, which every dtype holds or rounds to what is not 0.
-        positive = (weights > 0).to(vectors.dtype)
-        negative = (weights < 0).to(vectors.dtype)
-        unknown = matrix_product(positive + negative, is_nan.to(vectors.dtype), nothing, PRECISION)
-        rising = matrix_product(positive, up.to(vectors.dtype), nothing, PRECISION)
-        rising = matrix_product(negative, down.to(vectors.dtype), rising, PRECISION)
-        falling = matrix_product(positive, down.to(vectors.dtype), nothing, PRECISION)
-        falling = matrix_product(negative, up.to(vectors.dtype), falling, PRECISION)
+        # How many of each are visible: small whole numbers, which TF32 holds or rounds to what is not 0.
+        positive, negative = ones_of(weights > 0), ones_of(weights < 0)
+        unknown = matrix_product(positive + negative, ones_of(is_nan), nothing, WIDE)
+        rising = matrix_product(positive, ones_of(up), nothing, WIDE)
+        rising = matrix_product(negative, ones_of(down), rising, WIDE)
+        falling = matrix_product(positive, ones_of(down), nothing, WIDE)
+        falling = matrix_product(negative, ones_of(up), falling, WIDE)
         total = tl.where(rising > 0, total + large, total)
         total = tl.where(falling > 0, total - large, total)
         total = tl.where(unknown > 0, float("nan"), total)
