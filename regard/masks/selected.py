@@ -93,7 +93,10 @@ class Selected(Mask):
         return marked(flags[:-1], 16, grid.n_keys)
 
     def indices(self, rows: range, grid: Grid) -> Tensor:
-        return from_far(self.ordered[..., as_slice(rows), :])
+        listed = self.ordered[..., as_slice(rows), :]
+        if modes.waits(listed):  # nobody has checked them: what is not there is an empty slot
+            return torch.where((listed >= 0) & (listed < grid.n_keys), listed, -1)
+        return from_far(listed)
 
     def count_bound(self, grid: Grid) -> int:
         return min(self.ordered.shape[-1], grid.n_keys)

@@ -5,7 +5,7 @@ import torch
 
 from regard.errors import DeviceError, DtypeError, OptionError, ShapeError
 from regard.grid import Grid
-from regard.masks import Cover, Selected
+from regard.masks import Causal, Cover, Selected
 
 
 def _random(n_keys: int, *shape: int) -> torch.Tensor:
@@ -104,3 +104,11 @@ def test_a_selection_costs_what_it_lists_at_a_million(million, small_memory):
     assert million.cover(range(5, 6), range(35, 36), grid) is Cover.ALL
     assert million.indices(range(64), grid)[1].tolist() == [7, 1007, 400_007]
     assert million.density(1_000_000) == 3e-6
+
+
+def test_on_a_gpu_nobody_checks_and_keys_that_are_not_there_are_empty_slots(monkeypatch):
+    monkeypatch.setattr("regard.modes.waits", lambda tensor: True)
+    mask, grid = Selected([[0, 9], [-5, 2]]), Grid((), 2, 4)
+    mask.check(grid)
+    assert mask.indices(range(2), grid).tolist() == [[0, -1], [-1, 2]]
+    assert (mask & Causal(align="end")).indices(range(2), grid).tolist() == [[0], [2]]

@@ -128,9 +128,8 @@ def lists_of(mask: Mask, grid: Grid) -> Tensor | None:
     rows = positions(grid.rows, grid.device)[:, None]
     for each in mask.masks:
         if each is not shortest:
-            # What is beyond the keys is left out, and must not be asked for.
-            allowed = each.allows(rows, lists.clamp(0, grid.n_keys - 1), grid)
-            found = torch.where(allowed & (lists < grid.n_keys), found, -1)
+            allowed = each.allows(rows, lists.clamp(min=0), grid)
+            found = torch.where(allowed, found, -1)
     return found.expand(*found.shape[:-2], grid.n_queries, -1)
 
 
