@@ -57,6 +57,13 @@ class Band(Positional):
         start, stop = self._spans(rows, grid)
         return start.squeeze(-1), stop.squeeze(-1)
 
+    def line(self, grid: Grid) -> tuple[int, int]:
+        """The bounds of row 0, unclamped; row i's are i further on. Of a mask with one offset."""
+        first, last = self._limits(grid)
+        assert not isinstance(first, Tensor)
+        assert not isinstance(last, Tensor)
+        return -grid.n_queries if first is None else first, grid.n_keys if last is None else last + 1
+
     def indices(self, rows: range, grid: Grid) -> Tensor:
         start, stop = self._spans(rows, grid)
         width = self._width(rows, grid)

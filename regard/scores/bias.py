@@ -108,7 +108,9 @@ class Alibi(ScoreTerm):
 
     def step(self, grid: Grid) -> Step:
         _check_heads(self.slopes.shape, grid, "`slopes` of Alibi")
-        return AddDistance(*positions_on_a_line(self.align, grid, "Alibi"), per_head(self.slopes))
+        offset = resolve_offset(self.align, grid, "Alibi")
+        known = offset if isinstance(offset, int) else None
+        return AddDistance(*positions_on_a_line(self.align, grid, "Alibi"), per_head(self.slopes), known)
 
     def extra_repr(self) -> str:
         return f"slopes of {tuple(self.slopes.shape)}, align={self.align!r}"

@@ -71,6 +71,7 @@ class AddDistance(Step):
     query_positions: Tensor = per_query()  # (..., n_queries, 1) integers
     key_positions: Tensor = per_key()  # (n_keys, 1) integers
     slope: Tensor = shared()  # (..., 1, 1)
+    offset: int | None = None  # query i stands at key i + offset, where that is known
 
     def __call__(self, scores: Tensor) -> Tensor:
         distance = (self.query_positions - self.key_positions.mT).abs()

@@ -12,12 +12,12 @@ from torch import Tensor
 from regard.engines.cuda.backward_pass import (
     ColumnGradients,
     RowGradients,
-    deltas_of,
     differentiate_by_columns,
     differentiate_by_rows,
+    facts_of,
 )
 from regard.engines.cuda.forward_pass import pool, sum_rows
-from regard.engines.cuda.launch import Facts, Launch
+from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.mending import mend_gradients, mend_output
 from regard.engines.cuda.program import Program, Role
 from regard.engines.kernels import codes
@@ -77,8 +77,8 @@ class CudaProblem(Compiled):
         n_form = len(tensors)
         gradient = gradient.to(problem.values.dtype).expand(problem.output_shape).contiguous()
         rows = launch.n_entries, launch.n_queries
-        peaks, totals = (each.expand(*self._rows, 1).reshape(rows).contiguous() for each in statistics[:2])
-        facts = Facts(peaks, totals, deltas_of(launch, gradient, None if centre is None else centre.contiguous()))
+        given = [each.expand(*self._rows, 1).reshape(rows).contiguous() for each in statistics[:2]]
+        facts = facts_of(launch, given, gradient, None if centre is None else centre.contiguous())
 
         n_fixed = 3 if self.program.form == codes.WEIGHTED_SQUARE else 2
         wanted = [
@@ -86,17 +86,18 @@ class CudaProblem(Compiled):
             for place, role in enumerate(self.program.roles, start=n_fixed)
             if needed[place] and role is not None
         ]
-        by_row = any(each.role != "column" for each in wanted)
-        by_column = any(each.role == "column" for each in wanted)
+        steps = range(len(self.program.steps))
+        by_row = [any(each.step == step and each.role != "column" for each in wanted) for step in steps]
+        by_column = [any(each.step == step and each.role == "column" for each in wanted) for step in steps]
         to_weight = n_fixed == 3 and needed[2]
         found: list[Tensor | None] = [
             torch.zeros_like(each) if need else None
             for each, need in zip((*tensors, problem.values), needed, strict=False)
         ]
         of_rows = of_columns = None
-        if needed[0] or by_row or to_weight:
+        if needed[0] or any(by_row) or to_weight:
             of_rows = differentiate_by_rows(launch, gradient, facts, learns=by_row, learns_weight=to_weight)
-        if needed[1] or by_column or needed[n_form]:
+        if needed[1] or any(by_column) or needed[n_form]:
             of_columns = differentiate_by_columns(launch, gradient, facts, learns=by_column)
         if needed[0] and of_rows is not None:
             found[0] = self._summed(of_rows.to_left, tensors[0])

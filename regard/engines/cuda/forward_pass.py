@@ -7,13 +7,23 @@ import triton
 from torch import Tensor
 
 from regard.engines.cuda.kernels.forward import merge_splits, pool_rows
+from regard.engines.cuda.kernels.tile_scores import gate_factors
 from regard.engines.cuda.launch import Launch
-from regard.engines.cuda.launch_settings import Settings, block_of, forward_settings, shared_memory
+from regard.engines.cuda.launch_settings import Settings, block_of, forward_settings, safe_settings, shared_memory
 from regard.engines.cuda.listed_pass import pool_lists
 
-# Programs for each multiprocessor that few queries are split for, and tiles that a share has at least.
-PROGRAMS, LEAST_TILES = 4, 4
-MERGED_ROWS = 16
+# Programs for each multiprocessor that few queries, and one alone, are split for; and tiles that a share has at least.
+PROGRAMS, PROGRAMS_OF_ONE, LEAST_TILES = 2, 8, 4
+GATES = 1024  # that a program turns into factors
+MERGED = 64  # shares that are merged at a time
+
+
+def factors_of(gates: Tensor) -> Tensor:
+    """e^−g of gates, in float32, lying together."""
+    gates = gates.contiguous()
+    factors = torch.empty_like(gates, dtype=torch.float32)
+    gate_factors[(triton.cdiv(gates.numel(), GATES),)](gates, factors, gates.numel(), SIZE=GATES)
+    return factors
 
 
 def sum_rows(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
@@ -40,7 +50,7 @@ def pool(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
         _launch_rows(launch, settings, 1, (output, launch.strides_of(output), peaks, totals), split=False)
         return output, peaks, totals
     sums = _sum_shares(launch, settings, n_splits)
-    merge_splits[(launch.n_entries * triton.cdiv(launch.n_queries, MERGED_ROWS),)](
+    merge_splits[(launch.n_entries * launch.n_queries,)](
         sums,
         (output, launch.strides_of(output), peaks, totals),
         launch.sink,
@@ -51,7 +61,7 @@ def pool(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
         SINK=bool(launch.sink),
         VALUE_DIM=launch.value_dim,
         BLOCK_VALUE_DIM=block_of(launch.value_dim),
-        ROWS=MERGED_ROWS,
+        SPLITS=MERGED,
     )
     return output, peaks, totals
 
@@ -68,8 +78,8 @@ def pool_flagged(launch: Launch, output: Tensor, flag: Tensor) -> tuple[Tensor, 
     peaks, totals = launch.empty(2, launch.n_entries, launch.n_queries)
     assert not launch.program.mask.lists  # no mask of PyTorch's kernels is one
     outputs = output, launch.strides_of(output), peaks, totals
-    n_programs = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows)
-    _launch_rows(launch, settings, 1, outputs, split=False, flags=flag.expand(n_programs).contiguous())
+    n_flags = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows)
+    _launch_rows(launch, settings, 1, outputs, split=False, flags=flag.expand(n_flags).contiguous())
     return peaks, totals
 
 
@@ -83,7 +93,8 @@ def _n_splits(launch: Launch, settings: Settings) -> int:
         return 1
     programs = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows)
     tiles = triton.cdiv(launch.n_keys, settings.columns)
-    room = PROGRAMS * torch.cuda.get_device_properties(launch.device).multi_processor_count
+    per_processor = PROGRAMS_OF_ONE if settings.rows == 1 else PROGRAMS
+    room = per_processor * torch.cuda.get_device_properties(launch.device).multi_processor_count
     return int(max(min(room // programs, tiles // LEAST_TILES), 1))
 
 
@@ -107,12 +118,13 @@ def _launch_rows(
     split: bool,
     flags: Tensor | None = None,
 ) -> None:
-    """Launch over all rows; only over those that are flagged, where flags are given."""
-    n_programs = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows) * n_splits
+    """Launch over all rows, then over those that are flagged; over these alone, where flags are given."""
     passes = launch.passes if flags is None else (True,)
-    flags = launch.flags(n_programs) if flags is None else flags
+    if flags is None:
+        flags = launch.flags(launch.n_entries * triton.cdiv(launch.n_queries, settings.rows) * n_splits)
     for safe in passes:
-        pool_rows[(n_programs,)](
+        chosen = safe_settings(settings, launch.shape) if safe else settings
+        pool_rows[(launch.n_entries * triton.cdiv(launch.n_queries, chosen.rows) * n_splits,)](
             launch.inputs,
             (*outputs, flags),
             launch.program.terms,
@@ -121,14 +133,17 @@ def _launch_rows(
             launch.dropout,
             launch.n_queries,
             launch.n_keys,
+            *launch.line,
             *launch.batch_sizes,
             launch.program.scale,
             n_splits,
             SINK=bool(launch.sink),
             SPLIT=split,
             SAFE=safe,
-            ROWS=settings.rows,
-            COLUMNS=settings.columns,
+            ROWS=chosen.rows,
+            COLUMNS=chosen.columns,
+            FLAG_ROWS=settings.rows,
+            FLAG_COLUMNS=settings.columns,
             **launch.codes,
-            **settings.options,
+            **chosen.options,
         )

@@ -16,14 +16,19 @@ from regard.weights import Softmax
 
 # Rules whose weights may leave float16.
 UNBOUNDED = {codes.CONIC, codes.RAW}
+# Steps that add a number, which may be −inf; those after which −inf is still −inf; and those that show where a squared
+# distance was rounded.
+ADDING = {codes.ADD_ROW, codes.ADD_COLUMN, codes.ADD_PAIRS, codes.RELATIVE}
+HARMLESS = {*ADDING, codes.DISTANCE, codes.LINE_DISTANCE}
+COMPACT = {codes.INDICATOR, codes.PARABOLA, codes.TENT}
 
 
 class Facts(NamedTuple):
-    """What a row is differentiated with, (entries, n_queries) each."""
+    """What a row is differentiated with, (entries, n_queries) each; as `kernels/backward.py` has them."""
 
-    peaks: Tensor
-    totals: Tensor
-    deltas: Tensor  # dO·u; one number that nobody reads, for rules that subtract nothing
+    levels: Tensor
+    inverses: Tensor
+    deltas: Tensor  # dO·u; of rules that subtract nothing, nobody reads it
 
 
 class Launch:
@@ -51,6 +56,11 @@ class Launch:
     @cached_property
     def mask(self) -> tuple[Any, ...]:
         return self.program.mask.spelled(self.program.batch)
+
+    @property
+    def line(self) -> tuple[int, int]:
+        """The bounds of row 0, of a mask whose bounds go on by one column from row to row."""
+        return self.program.mask.line or (0, 0)
 
     @cached_property
     def sink(self) -> tuple[Any, ...]:
@@ -80,15 +90,52 @@ class Launch:
         return {
             "FORM": program.form,
             "STEPS": program.steps,
+            "EXCLUDES": self._excludes,
+            "FOLDS": self._folds,
             "RULE": program.rule,
             "MASK": program.mask.code,
             "DROPOUT": bool(program.problem.dropout),
+            "EXACT": self._is_exact,
+            "ROUGH": self.is_rough,
             "PRECISION": self._precision,
             "DIM": self.dim,
             "VALUE_DIM": self.value_dim,
             "BLOCK_DIM": block_of(self.dim),
             "BLOCK_VALUE_DIM": block_of(self.value_dim),
         }
+
+    @property
+    def _excludes(self) -> bool:
+        """Whether more is to be done with a pair to which a step adds −inf than to add that."""
+        steps = self.program.steps
+        adding = [place for place, step in enumerate(steps) if step in ADDING]
+        if not adding:
+            return False
+        return self.program.rule != codes.SOFTMAX or not HARMLESS.issuperset(steps[adding[0] :])
+
+    @property
+    def _folds(self) -> bool:
+        """Whether the scale is no multiplication of its own in the forward pass: it is part of softmax, or of a gate."""
+        program = self.program
+        if program.form != codes.DOT or not self.is_rough or not 1e-30 < abs(program.scale) < 1e30:
+            return False
+        if not program.steps:
+            return program.rule == codes.SOFTMAX and program.scale > 0
+        return program.steps[0] == codes.GATE
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether half precision is exact enough."""
+        return self.program.left.dtype.itemsize == 2 and not self.program.mask.lists
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether squared distances are sums of differences, first of all."""
+        program = self.program
+        if program.form == codes.WEIGHTED_SQUARE:
+            return True  # a product would be of rounded numbers
+        shows = not COMPACT.isdisjoint(program.steps) and program.left.dtype == torch.float32
+        return program.form == codes.SQUARE and shows
 
     @property
     def shape(self) -> Shape:
@@ -117,7 +164,8 @@ class Launch:
             return "whole"
         if self.device.type != "cuda":
             return "wide"  # Triton's interpreter
-        return "tf32" if torch_internals.allows_tf32() else "tf32x3"
+        # Of a squared distance, digits cancel that TF32 does not have.
+        return "tf32" if self.program.form == codes.DOT and torch_internals.allows_tf32() else "tf32x3"
 
     # Whether each launch is the safe one: it comes second, and ends at once where the first found all finite. A weight
     # may be 0 without a mask, too: by a score of −inf, by dropout, or since nothing smaller is a number.

@@ -1,19 +1,19 @@
 """How large the blocks of kernels are and how many warps share one: a table, by shape; nothing is tried at run time.
 
-Chosen on an H200, of six for each direction, for bfloat16 of dims 64 and 128; others are what fits into shared memory.
+Chosen on an H200, of three to seven each, for dims of 64 and 128 in bfloat16 and of 64 in float32; others are what fits
+into shared memory. Small blocks win: two of them on a multiprocessor, which do not wait for each other, keep its matrix
+units at work while one of them takes exponentials.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
 import torch
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """Of one launch."""
 
     rows: int
@@ -34,11 +34,13 @@ class Shape(NamedTuple):
     itemsize: int  # of operands as they are multiplied
     by_pairs: bool  # whether a number of each pair is read, too
 
+    @property
+    def widest(self) -> int:
+        return max(block_of(self.dim), block_of(self.value_dim))
 
-# What is taken where the settings of a shape need more shared memory than there is.
-SMALLER = tuple(Settings(rows, columns, 4, stages) for rows, columns, stages in (
-    (64, 64, 2), (64, 32, 2), (64, 32, 1), (32, 32, 1), (16, 32, 1), (16, 16, 1)
-))  # fmt: skip
+
+# What is taken where the settings of a shape need more shared memory than there is: own block, the other's, stages.
+SMALLER = ((64, 64, 2), (64, 32, 2), (64, 32, 1), (32, 32, 1), (16, 32, 1), (16, 16, 1))
 
 
 def block_of(dim: int) -> int:
@@ -55,41 +57,59 @@ def shared_memory(device: torch.device) -> int:
     return int(getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block))
 
 
+@cache
 def forward_settings(shape: Shape, n_queries: int, memory: int) -> Settings:
-    """Of the forward pass, in so many bytes of shared memory."""
-    return _fitting(_forward_choice(shape, n_queries), shape, memory, backward=False)
-
-
-def backward_settings(shape: Shape, memory: int) -> Settings:
-    """Of both passes back, in so many bytes of shared memory."""
-    widest = max(block_of(shape.dim), block_of(shape.value_dim))
-    if shape.itemsize == 2:
-        choice = Settings(64, 64, 4, 2) if widest <= 128 else Settings(32, 32, 4, 1)
-    else:
-        choice = Settings(32, 32, 4, 1) if widest <= 128 else Settings(16, 16, 4, 1)
-    return _fitting(choice, shape, memory, backward=True)
-
-
-def _forward_choice(shape: Shape, n_queries: int) -> Settings:
-    widest = max(block_of(shape.dim), block_of(shape.value_dim))
+    """Of the forward pass, for so many queries (16 and fewer are few), in so many bytes of shared memory."""
+    widest = shape.widest
+    if n_queries == 1:
+        return Settings(1, 32, 2, 1)
     if n_queries <= 16:
-        return Settings(16, 64 if widest * shape.itemsize <= 512 else 32, 4, 2)
+        choice = Settings(16, 64 if widest * shape.itemsize <= 256 else 32, 4, 3)
+    elif shape.itemsize == 2:
+        choice = Settings(64, 64, 4, 3) if widest <= 128 else Settings(64, 32, 4, 2)
+    else:
+        choice = Settings(64, 64, 4, 2) if widest <= 64 else Settings(64, 32, 4, 1 if widest > 128 else 2)
+    return _fitting(choice, shape, memory, backward=False)
+
+
+@cache
+def row_settings(shape: Shape, memory: int) -> Settings:
+    """Of the pass back along rows, whose block stays while tiles of columns go by."""
     if shape.itemsize == 2:
-        if n_queries <= 64 or widest <= 64:
-            return Settings(64, 64, 4, 3 if widest <= 128 else 2)
-        return Settings(128, 64, 8, 3 if widest <= 128 else 2)
-    if widest > 128:
-        return Settings(32, 16, 4, 1)
-    return Settings(64, 64, 4, 2) if widest <= 64 else Settings(64, 32, 8, 1)
+        by_dim = {64: Settings(64, 64, 4, 3), 128: Settings(128, 64, 8, 3)}
+    else:
+        by_dim = {64: Settings(64, 32, 4, 2), 128: Settings(32, 32, 4, 1)}
+    return _fitting(_choice(by_dim, shape), shape, memory, backward=True)
+
+
+@cache
+def column_settings(shape: Shape, memory: int) -> Settings:
+    """Of the pass back along columns, whose block stays while tiles of rows go by."""
+    if shape.itemsize == 2:
+        by_dim = {64: Settings(64, 64, 4, 3), 128: Settings(64, 32, 4, 3)}
+    else:
+        by_dim = {64: Settings(64, 32, 4, 2), 128: Settings(32, 32, 4, 1)}
+    own, other, warps, stages = _fitting(_choice(by_dim, shape), shape, memory, backward=True)
+    return Settings(other, own, warps, stages)
+
+
+def safe_settings(settings: Settings, shape: Shape) -> Settings:
+    """Of the safe pass behind one with other settings: blocks that divide its own, and are soon compiled."""
+    least = 16 if shape.widest > 128 else 32
+    return Settings(min(settings.rows, least), min(settings.columns, least), 4, 1)
+
+
+def _choice(by_dim: dict[int, Settings], shape: Shape) -> Settings:
+    return next((each for dim, each in by_dim.items() if shape.widest <= dim), Settings(32, 32, 4, 1))
 
 
 def _fitting(choice: Settings, shape: Shape, memory: int, *, backward: bool) -> Settings:
-    """The choice, or the largest smaller one that fits."""
-    for each in (choice, *SMALLER):
+    """The choice, or the largest smaller one that fits. Here rows are the block that stays, and columns go by."""
+    for each in (choice, *(Settings(own, other, 4, stages) for own, other, stages in SMALLER)):
         is_smaller = each.rows <= choice.rows and each.columns <= choice.columns and each.stages <= choice.stages
         if is_smaller and _shared_bytes(each, shape, backward=backward) <= memory:
             return each
-    return SMALLER[-1]
+    return Settings(16, 16, 4, 1)
 
 
 def _shared_bytes(settings: Settings, shape: Shape, *, backward: bool) -> int:
@@ -97,6 +117,6 @@ def _shared_bytes(settings: Settings, shape: Shape, *, backward: bool) -> int:
     dims = block_of(shape.dim), block_of(shape.value_dim)
     rows = settings.rows * (sum(dims) if backward else dims[0])
     columns = settings.columns * sum(dims) * settings.stages
-    pairs = settings.rows * settings.columns * (2 * backward + shape.by_pairs)
-    # A safe product holds the finite part of its vectors besides.
-    return (rows + columns + settings.columns * max(dims)) * shape.itemsize + 4 * pairs
+    by_pairs = settings.rows * settings.columns * shape.by_pairs * max(settings.stages, 2)
+    vectors = 16 * settings.columns * settings.stages + 2048
+    return (rows + columns) * shape.itemsize + 4 * by_pairs + vectors

@@ -13,6 +13,9 @@ from regard.engines.cuda.masks import listing_of
 
 MOST_LISTED = 64  # keys that are gathered at once
 
+# What these kernels are not specialised by: they have no products of matrices, and one kind of mask; and they are safe.
+NEEDLESS = frozenset({"EXACT", "EXCLUDES", "FOLDS", "MASK", "PRECISION", "ROUGH"})
+
 
 def pool_lists(launch: Launch, output: Tensor, peaks: Tensor, totals: Tensor, *, finish: bool) -> None:
     """Write the output and the statistics of every row, or their sums where they are not to be finished."""
@@ -38,7 +41,7 @@ def pool_lists(launch: Launch, output: Tensor, peaks: Tensor, totals: Tensor, *,
 
 
 def differentiate_lists_by_rows(
-    launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...], n_sums: int, **learns: bool
+    launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...], **learns: object
 ) -> None:
     """Write the gradients of queries, and of what steps and channels have learned."""
     lists = launch.program.mask.lists[0]
@@ -51,7 +54,6 @@ def differentiate_lists_by_rows(
         lists.shape[-1],
         *launch.batch_sizes,
         launch.program.scale,
-        SUMS=n_sums,
         LISTED=_listed(lists),
         **learns,
         **_backward_codes(launch),
@@ -60,7 +62,7 @@ def differentiate_lists_by_rows(
 
 
 def differentiate_lists_by_columns(
-    launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...], n_sums: int, *, learns: bool
+    launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...], *, learns: tuple[bool, ...]
 ) -> None:
     """Write the gradients of keys and values, and of what steps have learned for each key."""
     batch, lists = launch.program.batch, launch.program.mask.lists[0]
@@ -74,7 +76,6 @@ def differentiate_lists_by_columns(
         *launch.batch_sizes,
         launch.program.scale,
         LEARNS=learns,
-        SUMS=n_sums,
         LISTED=_listed(lists),
         **_backward_codes(launch),
         **_options(launch),
@@ -86,8 +87,8 @@ def _given(launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor
 
 
 def _codes(launch: Launch) -> dict[str, Any]:
-    """What these kernels are specialised by: they have no products of matrices, and one kind of mask."""
-    return {name: code for name, code in launch.codes.items() if name not in ("MASK", "PRECISION")}
+    """What these kernels are specialised by."""
+    return {name: code for name, code in launch.codes.items() if name not in NEEDLESS}
 
 
 def _backward_codes(launch: Launch) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from regard.engines.cuda.batch import Batch
-from regard.engines.kernels.codes import BOUNDS, DOCUMENTS, LISTS, PAIRS
+from regard.engines.kernels.codes import BOUNDS, DOCUMENTS, LINE, LISTS, PAIRS
 from regard.grid import Grid
-from regard.masks import Mask, RandomKeys, SameDocument, Selected, Strided
+from regard.masks import Causal, Mask, RandomKeys, SameDocument, Selected, Strided, Window
 from regard.masks.boolean import And
 from regard.masks.index_arithmetic import positions
 
@@ -30,11 +30,12 @@ class MaskTensors:
     pairs: tuple[Tensor, ...] = ()  # a byte for each pair
     documents: tuple[Tensor, ...] = ()  # of each row and of each column, (..., n)
     lists: tuple[Tensor, ...] = ()  # the keys of each row, −1 for an empty slot; alone
+    line: tuple[int, int] | None = None  # in place of bounds: those of row 0, which go on by one from row to row
 
     @property
     def code(self) -> int:
-        kinds = {BOUNDS: self.bounds, PAIRS: self.pairs, DOCUMENTS: self.documents, LISTS: self.lists}
-        return sum(code for code, tensors in kinds.items() if tensors)
+        kinds = {BOUNDS: self.bounds, PAIRS: self.pairs, DOCUMENTS: self.documents, LISTS: self.lists, LINE: self.line}
+        return sum(code for code, parts in kinds.items() if parts)
 
     def strided(self) -> list[tuple[Tensor, int]]:
         """Each tensor with the number of its own axes, those that are not the batch's."""
@@ -47,7 +48,9 @@ class MaskTensors:
         def whole(tensors: tuple[Tensor, ...], own: int) -> tuple[Tensor, ...]:
             return tuple(each.expand(*grid.batch_shape, *each.shape[-own:]).contiguous() for each in tensors)
 
-        return MaskTensors(whole(self.bounds, 1), whole(self.pairs, 2), whole(self.documents, 1), whole(self.lists, 2))
+        return MaskTensors(
+            whole(self.bounds, 1), whole(self.pairs, 2), whole(self.documents, 1), whole(self.lists, 2), self.line
+        )
 
     def spelled(self, batch: Batch) -> tuple[Any, ...]:
         """Pointers and strides, as kernels take them: of lists, or of bounds, pairs and documents."""
@@ -64,6 +67,9 @@ def mask_tensors(mask: Mask | None, grid: Grid) -> MaskTensors:
     """What the kernels compare with or read."""
     if mask is None:
         return MaskTensors()
+    line = line_of(mask, grid)
+    if line is not None:
+        return MaskTensors(line=line)
     lists = None if mask.bounds(range(min(grid.n_queries, 1)), grid) is not None else lists_of(mask, grid)
     if lists is not None:
         return MaskTensors(lists=(lists.contiguous(),))
@@ -72,7 +78,30 @@ def mask_tensors(mask: Mask | None, grid: Grid) -> MaskTensors:
     if bounded:
         bounds = reduce(torch.maximum, (each[0] for each in bounded)), reduce(torch.minimum, (e[1] for e in bounded))
     pairs = (reduce(and_, others).tile(grid.rows, grid.columns, grid).view(torch.uint8),) if others else ()
-    return MaskTensors(bounds, pairs, () if documents is None else documents.ids(grid))
+    lines = _together(bounds, grid.n_queries), pairs
+    if documents is None:
+        return MaskTensors(*lines)
+    of_rows, of_columns = documents.ids(grid)
+    return MaskTensors(*lines, (*_together((of_rows,), grid.n_queries), *_together((of_columns,), grid.n_keys)))
+
+
+def _together(lines: tuple[Tensor, ...], length: int) -> tuple[Tensor, ...]:
+    """A number for each row or column, lying together."""
+    return tuple(each.expand(*each.shape[:-1], length).contiguous() for each in lines)
+
+
+def line_of(mask: Mask, grid: Grid) -> tuple[int, int] | None:
+    """The bounds of row 0 of a mask whose bounds go on by one column from row to row; None for others."""
+    if type(mask) is And:
+        lines = [line_of(each, grid) for each in mask.masks]
+        if None in lines:
+            return None
+        firsts, stops = zip(*(each for each in lines if each is not None), strict=True)
+        return max(firsts), min(stops)
+    # By type, not isinstance: a user's subclass may allow something else.
+    if not isinstance(mask, Causal | Window) or type(mask) not in (Causal, Window) or mask.tensors():
+        return None
+    return mask.line(grid)
 
 
 Bounds = tuple[Tensor, Tensor]
@@ -97,7 +126,7 @@ def split(mask: Mask, rows: range, grid: Grid) -> tuple[list[Bounds], SameDocume
 
 
 def row_blocks(bounds: tuple[Tensor, ...], grid: Grid, rows: int, columns: int) -> tuple[Tensor, Tensor]:
-    """The first block of rows that sees anything of each block of columns, and the one after the last: `(..., n)`.
+    """The first row that may see anything of each block of columns, and the one after the last: `(..., n)`.
 
     Args:
         bounds: First and stop of every row.
@@ -110,7 +139,7 @@ def row_blocks(bounds: tuple[Tensor, ...], grid: Grid, rows: int, columns: int) 
     places = torch.arange(live.shape[-2], device=grid.device, dtype=torch.int32)[:, None]
     first = torch.where(live, places, live.shape[-2]).amin(-2)
     stop = torch.where(live, places + 1, 0).amax(-2)
-    return first, stop
+    return first * rows, stop * rows
 
 
 def lists_of(mask: Mask, grid: Grid) -> Tensor | None:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.engines.cuda.backward_pass import deltas_of, differentiate_by_columns, differentiate_by_rows
+from regard.engines.cuda.backward_pass import differentiate_by_columns, differentiate_by_rows, facts_of
 from regard.engines.cuda.forward_pass import pool_flagged
-from regard.engines.cuda.launch import Facts, Launch
+from regard.engines.cuda.launch import Launch
 
 
 def flag_of(*tensors: Tensor) -> Tensor:
@@ -40,14 +40,14 @@ def mend_gradients(
     flag = flag_of(*(each for each in found if each is not None))
     statistics = pool_flagged(launch, torch.empty_like(output), flag)  # the output is somebody's by now
     gradient = gradient.to(output.dtype).expand(output.shape).contiguous()
-    facts = Facts(*statistics, deltas_of(launch, gradient, output))
+    facts = facts_of(launch, statistics, gradient, output)
     results = list(found)
     to_left, to_right, to_values = found
     if to_left is not None:
-        own = differentiate_by_rows(launch, gradient, facts, learns=False, learns_weight=False, flag=flag)
+        own = differentiate_by_rows(launch, gradient, facts, learns=(), learns_weight=False, flag=flag)
         results[0] = _chosen(launch, flag, own.to_left, to_left)
     if to_right is not None or to_values is not None:
-        both = differentiate_by_columns(launch, gradient, facts, learns=False, flag=flag)
+        both = differentiate_by_columns(launch, gradient, facts, learns=(), flag=flag)
         results[1] = None if to_right is None else _chosen(launch, flag, both.to_right, to_right)
         results[2] = None if to_values is None else _chosen(launch, flag, both.to_values, to_values)
     return results

@@ -16,6 +16,7 @@ from regard.engines.cuda.batch import Batch, join
 from regard.engines.cuda.masks import MaskTensors, mask_tensors
 from regard.engines.kernels import codes
 from regard.engines.kernels.support import RULES
+from regard.grid import Grid
 from regard.problem import AttentionProblem
 from regard.scores import steps
 from regard.scores.form import ChannelForm, DotForm, Form, Step
@@ -86,7 +87,7 @@ def can_join(problem: AttentionProblem) -> bool:
     """Whether three batch axes are enough for all tensors of a problem beside the mask's, as they lie."""
     form = problem.form
     tensors = [(form.tensors()[0], 2), (form.tensors()[1], 2), (problem.values, 2)]
-    tensors += [each for step in form.steps for each in _terms(step).tensors]
+    tensors += [each for step in form.steps for each in _terms(step, problem.grid).tensors]
     tensors += [(each, own) for each, own in ((_weight_of(form), 1), (_sink_of(problem), 0)) if each is not None]
     return join(problem.grid.batch_shape, tensors) is not None
 
@@ -144,7 +145,7 @@ def _tensors_of(problem: AttentionProblem) -> _Tensors:
         _together(problem.values.detach()),
         None if weight is None else weight.float(),
         None if sink is None else sink.float(),
-        tuple(map(_terms, form.steps)),
+        tuple(_with_factors(_terms(step, problem.grid)) for step in form.steps),
     )
 
 
@@ -178,26 +179,31 @@ class _Term:
         return (*pointers, *self.numbers)
 
 
-def _terms(step: Step) -> _Term:
+def _terms(step: Step, grid: Grid) -> _Term:
     match step:
         case steps.Scale():
             return _Term(codes.SCALE, (_number(step.factor),), roles=("number",))
         case steps.Gate():
-            return _Term(codes.GATE, (_line(step.query_term), _line(step.key_term)), roles=("row", "column"))
+            lines = _line(step.query_term, grid.n_queries), _line(step.key_term, grid.n_keys)
+            return _Term(codes.GATE, lines, roles=("row", "column"))
         case steps.Cap():
             return _Term(codes.CAP, numbers=(float(step.cap),))
         case steps.AddPairs():
             bias = step.bias.detach()
             if bias.shape[-2] == 1:
-                return _Term(codes.ADD_COLUMN, ((bias.squeeze(-2), 1),), roles=("column",))
+                return _Term(codes.ADD_COLUMN, (_line(bias.mT, grid.n_keys),), roles=("column",))
             if bias.shape[-1] == 1:
-                return _Term(codes.ADD_ROW, ((bias.squeeze(-1), 1),), roles=("row",))
+                return _Term(codes.ADD_ROW, (_line(bias, grid.n_queries),), roles=("row",))
             return _Term(codes.ADD_PAIRS, ((bias, 2),), roles=(None,))
+        case steps.AddDistance() if step.offset is not None:
+            # Even, see `Batch.strides` about a number that is 1.
+            roles: tuple[Role | None, ...] = (None, None, "number")
+            return _Term(codes.LINE_DISTANCE, (_number(step.slope),), (-2 * step.offset,), roles)
         case steps.AddDistance():
-            positions = _line(step.query_positions), _line(step.key_positions)
+            positions = _line(step.query_positions, grid.n_queries), _line(step.key_positions, grid.n_keys)
             return _Term(codes.DISTANCE, (*positions, _number(step.slope)), roles=(None, None, "number"))
         case steps.AddRelative():
-            positions = _line(step.query_positions), _line(step.key_positions)
+            positions = _line(step.query_positions, grid.n_queries), _line(step.key_positions, grid.n_keys)
             table = step.table.detach().squeeze(-2)
             reach = table.shape[-1] // 2
             return _Term(codes.RELATIVE, (*positions, (table, 1)), (-reach,), roles=(None, None, None))
@@ -210,6 +216,15 @@ def _terms(step: Step) -> _Term:
     raise AssertionError(f"no code for {type(step).__name__}")  # pragma: no cover
 
 
+def _with_factors(term: _Term) -> _Term:
+    """A gate with what its two sides are multiplied as: σ(g + h) = 1 / (1 + e^−g · e^−h)."""
+    if term.code != codes.GATE:
+        return term
+    from regard.engines.cuda.forward_pass import factors_of
+
+    return replace(term, tensors=(*term.tensors, *((factors_of(gate), 1) for gate, _ in term.tensors)))
+
+
 def _together(tensor: Tensor) -> Tensor:
     """A tensor in which the numbers of a vector lie together."""
     return tensor if tensor.shape[-1] == 1 or tensor.stride(-1) == 1 else tensor.contiguous()
@@ -219,5 +234,9 @@ def _number(tensor: Tensor) -> tuple[Tensor, int]:
     return tensor.detach().squeeze(-1).squeeze(-1), 0
 
 
-def _line(tensor: Tensor) -> tuple[Tensor, int]:
-    return tensor.detach().squeeze(-1), 1
+def _line(tensor: Tensor, length: int) -> tuple[Tensor, int]:
+    """A number for each row or column, lying together."""
+    line = tensor.detach().squeeze(-1)
+    if line.shape[-1] != length:
+        line = line.expand(*line.shape[:-1], length)
+    return line if line.stride(-1) == 1 or length == 1 else line.contiguous(), 1

@@ -20,6 +20,7 @@ EXCLUDE_ROW: Final = 12
 EXCLUDE_COLUMN: Final = 13
 EXCLUDE_PAIRS: Final = 14
 EXCLUDE_RELATIVE: Final = 15
+LINE_DISTANCE: Final = 16
 
 SOFTMAX: Final = 0
 PROPORTIONAL: Final = 1
@@ -30,7 +31,8 @@ UNIFORM: Final = 5
 ENTMAX: Final = 6
 
 # On a GPU: forms, and how a mask is given. It may have several of these: the first column of each row and the one after
-# its last; a byte for each pair, not 0 where it is allowed; the document of each row and column. Or lists of keys.
+# its last; a byte for each pair, not 0 where it is allowed; the document of each row and column. Or lists of keys. Or, of
+# bounds that go on by one column from row to row, those of row 0.
 DOT: Final = 0
 SQUARE: Final = 1
 WEIGHTED_SQUARE: Final = 2
@@ -40,3 +42,4 @@ BOUNDS: Final = 1
 PAIRS: Final = 2
 DOCUMENTS: Final = 4
 LISTS: Final = 8
+LINE: Final = 16

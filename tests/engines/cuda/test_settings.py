@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.engines.cuda.launch_settings import Settings, Shape, backward_settings, forward_settings
+from regard.engines.cuda.launch_settings import Settings, Shape, column_settings, forward_settings, row_settings
 
 pytest.importorskip("triton")
 
@@ -17,9 +17,12 @@ HOPPER, ADA = 232_448, 101_376  # what a block may take on an H200, and on an RT
 
 
 def test_settings_measured_on_an_h200_stay():
-    assert forward_settings(Shape(128, 128, 2, False), 4096, HOPPER) == Settings(128, 64, 8, 3)
-    assert forward_settings(Shape(64, 64, 2, False), 4096, HOPPER) == Settings(64, 64, 4, 3)
-    assert backward_settings(Shape(128, 128, 2, False), HOPPER) == Settings(64, 64, 4, 2)
+    narrow, wide = Shape(64, 64, 2, False), Shape(128, 128, 2, False)
+    assert forward_settings(wide, 4096, HOPPER) == forward_settings(narrow, 4096, HOPPER) == Settings(64, 64, 4, 3)
+    assert forward_settings(wide, 4, HOPPER) == Settings(16, 64, 4, 3)
+    assert row_settings(wide, HOPPER) == Settings(128, 64, 8, 3)
+    assert column_settings(wide, HOPPER) == Settings(32, 64, 4, 3)
+    assert row_settings(narrow, HOPPER) == column_settings(narrow, HOPPER) == Settings(64, 64, 4, 3)
 
 
 def test_blocks_shrink_where_memory_is_short():
@@ -27,11 +30,10 @@ def test_blocks_shrink_where_memory_is_short():
     wide = forward_settings(Shape(256, 256, 2, True), 4096, HOPPER)
     assert wide.rows * wide.columns * wide.stages < 128 * 64 * 2
     for shape in (Shape(128, 128, 2, False), Shape(128, 128, 4, True), Shape(256, 256, 4, True)):
-        for settings in (forward_settings(shape, 4096, ADA), backward_settings(shape, ADA)):
-            vectors = (settings.rows + settings.columns * 2 * settings.stages) * max(shape.dim, shape.value_dim)
-            assert vectors * shape.itemsize <= ADA
-            assert settings.rows >= 16
-            assert settings.columns >= 16
+        for rows, columns, _, stages in (forward_settings(shape, 4096, ADA), row_settings(shape, ADA)):
+            assert (rows + columns * 2 * stages) * max(shape.dim, shape.value_dim) * shape.itemsize <= ADA
+            assert rows >= 16
+            assert columns >= 16
 
 
 @pytest.mark.parametrize(

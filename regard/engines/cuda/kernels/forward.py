@@ -5,13 +5,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.pair_scores import load_tile, load_weights, pair_scores
-from regard.engines.cuda.kernels.products import pooled_product
+from regard.engines.cuda.kernels.elementary import LOG2_E, exp2
+from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, pair_scores, squared_norms
+from regard.engines.cuda.kernels.products import pooled_product, scored_product
 from regard.engines.cuda.kernels.tile_scores import (
-    LOG2_E,
+    flag_place,
+    load_line,
     load_number,
+    load_numbers,
+    load_origins,
     place_of,
-    row_terms,
+    scaled_first,
     start_of,
     stepped,
     tile_terms,
@@ -19,6 +23,7 @@ from regard.engines.cuda.kernels.tile_scores import (
 from regard.engines.cuda.kernels.tile_weights import (
     BOUNDS,
     DOCUMENTS,
+    LINE,
     PAIRS,
     PROPORTIONAL,
     SOFTMAX,
@@ -34,90 +39,96 @@ from regard.engines.cuda.kernels.tile_weights import (
 
 @triton.jit
 def absorb(
-    state,
-    queries,
-    of_rows,
-    bounds,
-    hashes,
-    inputs,
-    terms,
-    mask,
-    dropout,
-    at,
-    row_start,
-    row_span,
-    column_start,
-    sizes,
-    scale,
-    FORM: tl.constexpr,
-    STEPS: tl.constexpr,
-    RULE: tl.constexpr,
-    MASK: tl.constexpr,
-    MASKED: tl.constexpr,
-    DROPOUT: tl.constexpr,
-    SAFE: tl.constexpr,
-    PRECISION: tl.constexpr,
-    DIM: tl.constexpr,
-    VALUE_DIM: tl.constexpr,
-    BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
-    """The sums of some rows with one more tile."""
+    state, of_columns, block, inputs, terms, mask, dropout, at, row_start, column_start, sizes, scale,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr, MASK: tl.constexpr,
+    MASKED: tl.constexpr, DROPOUT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr,
+    PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The sums of some rows with one more tile.
+
+    Args:
+        state: The sums so far.
+        of_columns: What steps need of the tile's columns.
+        block: What the rows have: queries, their squared norms, what steps need of them and of their batch entry, the
+            bounds of the mask, hashes for dropout, what a gate divides.
+        MASKED: Whether there may be pairs in the tile that are not allowed, or that do not exist.
+        EXCLUDES: Whether a step may exclude a pair of which more is asked than to have a score of −inf.
+        FOLDS: Whether the scale is part of softmax, or of a gate.
+        EXACT: Whether differences come first in squared distances.
+        ROUGH: Whether half precision is exact enough.
+    """
     peak, total, pooled = state
-    column_span = tl.arange(0, COLUMNS)
+    queries, norms, of_rows, numbers, bounds, hashes, one = block
+    row_span, column_span = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
     allowed = tl.full((ROWS, COLUMNS), 1, tl.int1)
     if MASKED:
         allowed = allowed_pairs(
             mask, bounds, at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=False
         )
+    unit = LOG2_E
     if RULE == UNIFORM:
         scores = tl.zeros((ROWS, COLUMNS), tl.float32)
     else:
-        keys = load_tile(inputs[2], inputs[3], at, column_start, column_span, sizes[1], dims, DIM)
-        weight = load_weights(inputs, at, dims, FORM, DIM)
-        sides = (
-            (inputs[0], inputs[1], row_start, row_span, sizes[0]),
-            (inputs[2], inputs[3], column_start, column_span, sizes[1]),
-        )
-        scores = pair_scores(queries, keys, sides, weight, inputs, at, scale, FORM, SAFE, PRECISION, DIM)
-    of_tile = tile_terms(terms, of_rows, at, row_start, row_span, column_start, column_span, sizes, STEPS, TURNED=False)
-    scores, allowed = stepped(scores, allowed, of_rows, of_tile, terms, at, len(STEPS), STEPS)
-    found, factor, peak = next_tile(scores, allowed, peak, RULE)
+        keys = load_tile(inputs[2], inputs[3], at, column_start, column_span, sizes[1], dims, DIM, not MASKED)
+        if FOLDS and not SAFE:
+            scores = scored_product(queries, keys, PRECISION)
+            if len(STEPS) == 0:
+                unit = scale * LOG2_E
+        else:
+            weight = load_weights(inputs, at, dims, FORM, DIM)
+            sides = (
+                (inputs[0], inputs[1], row_start, row_span, sizes[0]),
+                (inputs[2], inputs[3], column_start, column_span, sizes[1]),
+            )
+            scores = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, FORM, EXACT, PRECISION, DIM)
+    of_tile = tile_terms(
+        terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, one, STEPS, False, SAFE
+    )
+    scores, allowed = stepped(
+        scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, ROUGH and not SAFE, EXCLUDES or SAFE
+    )
+    found, factor, peak = next_tile(scores, allowed, peak, unit, RULE, MASKED or EXCLUDES, ROUGH)
     if RULE == SOFTMAX or RULE == PROPORTIONAL:
         pooled = pooled * factor[:, None]
-        total = total * factor
-    total += tl.sum(found, 1)
+        total = total * factor + tl.sum(found, 1)
+    elif RULE == UNIFORM:
+        total += tl.sum(found, 1)
     if DROPOUT:
         found *= keep_factors(hashes, column_start + column_span, dropout[1], dropout[2], TURNED=False)
-    values = load_tile(inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM)
+    values = load_tile(inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED)
     return peak, total, pooled_product(found, values, pooled, PRECISION, SAFE)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_splits"])
 def pool_rows(
     inputs,  # queries, their strides, keys, …, values, …, weights of channels, …
-    outputs,  # the output, its strides; peaks and totals (entries, splits, n_queries); flags (programs,)
+    outputs,  # the output, its strides; peaks and totals (entries, splits, n_queries); flags
     terms,  # of each step
     mask,
     sink,
     dropout,  # seed, threshold, 1/(1 − p)
     n_queries,
     n_keys,
+    low,  # bounds of row 0, of a mask whose bounds go with the rows
+    high,
     n1,  # the last two of three batch axes
     n2,
     scale,
     n_splits,
     FORM: tl.constexpr,
     STEPS: tl.constexpr,
+    EXCLUDES: tl.constexpr,
+    FOLDS: tl.constexpr,
     RULE: tl.constexpr,
     MASK: tl.constexpr,
     SINK: tl.constexpr,
     DROPOUT: tl.constexpr,
     SPLIT: tl.constexpr,
     SAFE: tl.constexpr,
+    EXACT: tl.constexpr,
+    ROUGH: tl.constexpr,
     PRECISION: tl.constexpr,
     DIM: tl.constexpr,
     VALUE_DIM: tl.constexpr,
@@ -125,43 +136,57 @@ def pool_rows(
     BLOCK_VALUE_DIM: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    FLAG_ROWS: tl.constexpr,
+    FLAG_COLUMNS: tl.constexpr,
 ):
     """The output and the statistics of a block of rows; its sums, where `SPLIT`, over one share of the keys."""
     program = tl.program_id(0)
-    if SAFE:
-        if tl.load(outputs[4] + program) == 0:
-            return
-    sizes = (n_queries, n_keys)
+    sizes, line = (n_queries, n_keys), (low, high)
     n_blocks = tl.cdiv(n_queries, ROWS)
     split = program % n_splits
     block = program // n_splits % n_blocks
     entry = program // n_splits // n_blocks
-    if BOUNDS & MASK != 0:
+    if (BOUNDS | LINE) & MASK != 0:
         block = n_blocks - 1 - block  # the longest of a causal mask first
+    flag = outputs[4] + flag_place(entry, block * ROWS, n_queries, FLAG_ROWS) * n_splits + split
+    if SAFE:
+        if tl.load(flag) == 0:
+            return
     at = place_of(entry, n1, n2)
-    row_start, row_span = block * ROWS, tl.arange(0, ROWS)
+    row_start, row_span, column_span = block * ROWS, tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     rows = row_start + row_span
-    queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, n_queries, tl.arange(0, BLOCK_DIM), DIM)
-    of_rows = row_terms(terms, at, row_start, row_span, n_queries, STEPS)
-    bounds = mask_rows(mask, at, row_start, row_span, sizes, MASK)
+    queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, n_queries, tl.arange(0, BLOCK_DIM), DIM, False)
+    norms = row_span
+    if FORM != DOT:
+        norms = squared_norms(queries)
+    origins = load_origins(terms, at, row_start, STEPS, False)
+    of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, SAFE, False)
+    numbers = load_numbers(terms, at, STEPS)
+    bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)
     hashes = rows
     if DROPOUT:
         hashes = row_hashes(tl.load(dropout[0]), entry, rows)
+    one = 1.0
+    if FOLDS and len(STEPS) > 0 and not SAFE:
+        # scale · σ(g + h) = 1 / (1/scale + e^−g/scale · e^−h)
+        one = 1.0 / scale
+        of_rows = scaled_first(of_rows, one)
+    known = (queries, norms, of_rows, numbers, bounds, hashes, one)
 
     # Tiles in which every pair is allowed, and those before and after them.
     from_tile, to_tile = 0, tl.cdiv(n_keys, COLUMNS)
     from_whole, to_whole = 0, n_keys // COLUMNS
-    if BOUNDS & MASK != 0:
+    if (BOUNDS | LINE) & MASK != 0:
         seen = (rows < n_queries) & (bounds[0] < bounds[1])
         from_tile = tl.min(tl.where(seen, bounds[0], n_keys)) // COLUMNS
         to_tile = tl.cdiv(tl.max(tl.where(seen, bounds[1], 0)), COLUMNS)
         # A row that sees nothing leaves no tile whole.
         from_whole = tl.cdiv(tl.max(tl.where(seen | (rows >= n_queries), bounds[0], n_keys)), COLUMNS)
         to_whole = tl.min(tl.where(rows < n_queries, bounds[1], n_keys)) // COLUMNS
-    if (PAIRS | DOCUMENTS) & MASK != 0:
+    if (PAIRS | DOCUMENTS) & MASK != 0 or SAFE:
         to_whole = 0
     if SPLIT:
-        share = tl.cdiv(tl.cdiv(n_keys, COLUMNS), n_splits)
+        share = tl.cdiv(tl.cdiv(n_keys, FLAG_COLUMNS), n_splits) * (FLAG_COLUMNS // COLUMNS)
         from_tile, to_tile = tl.maximum(from_tile, split * share), tl.minimum(to_tile, (split + 1) * share)
     from_whole = tl.minimum(tl.maximum(from_whole, from_tile), tl.maximum(to_tile, from_tile))
     to_whole = tl.minimum(tl.maximum(to_whole, from_whole), tl.maximum(to_tile, from_tile))
@@ -171,21 +196,34 @@ def pool_rows(
         tl.zeros((ROWS,), tl.float32),
         tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32),
     )
-    for tile in range(from_whole, to_whole):
-        state = absorb(
-            state, queries, of_rows, bounds, hashes, inputs, terms, mask, dropout, at, row_start, row_span,
-            tile * COLUMNS, sizes, scale, FORM, STEPS, RULE, MASK, False, DROPOUT, SAFE, PRECISION, DIM, VALUE_DIM,
-            BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
-        )  # fmt: skip
+    if not SAFE:
+        # What steps need of columns is asked for one tile ahead: nobody then waits for it.
+        last = tl.maximum(to_whole, 1) - 1
+        following = load_line(
+            terms, origins, at, tl.minimum(from_whole, last) * COLUMNS, column_span, n_keys, STEPS, True, SAFE, False
+        )
+        for tile in range(from_whole, to_whole):
+            of_columns = following
+            following = load_line(
+                terms, origins, at, tl.minimum(tile + 1, last) * COLUMNS, column_span, n_keys, STEPS, True, SAFE, True
+            )
+            state = absorb(
+                state, of_columns, known, inputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes, scale,
+                FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, False, DROPOUT, SAFE, EXACT, ROUGH, PRECISION, DIM, VALUE_DIM,
+                BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+            )  # fmt: skip
     before = from_whole - from_tile
     for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
         tile = tl.where(place < before, from_tile + place, to_whole + place - before)
+        of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, SAFE, False)
         state = absorb(
-            state, queries, of_rows, bounds, hashes, inputs, terms, mask, dropout, at, row_start, row_span,
-            tile * COLUMNS, sizes, scale, FORM, STEPS, RULE, MASK, True, DROPOUT, SAFE, PRECISION, DIM, VALUE_DIM,
+            state, of_columns, known, inputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes, scale,
+            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, True, DROPOUT, SAFE, EXACT or SAFE, ROUGH, PRECISION, DIM, VALUE_DIM,
             BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
         )  # fmt: skip
     peak, total, pooled = state
+    if FOLDS and len(STEPS) == 0 and not SAFE:
+        peak = peak * scale
 
     value_dims = tl.arange(0, BLOCK_VALUE_DIM)
     strides = outputs[1]
@@ -205,7 +243,7 @@ def pool_rows(
     if not SAFE:
         # x − x is 0, and NaN for what is not finite.
         broken = tl.max(tl.where(inside & (pooled - pooled != 0), 1, 0))
-        tl.store(outputs[4] + program, broken)
+        tl.store(flag, broken)
 
 
 @triton.jit
@@ -216,8 +254,8 @@ def finished(peak, total, pooled, sink, at, RULE: tl.constexpr, SINK: tl.constex
             logit = load_number(sink[0], sink[1], at)
             higher = tl.maximum(peak, logit)
             level = tl.where(higher == -float("inf"), 0.0, higher)
-            factor = tl.exp2((peak - level) * LOG2_E)
-            total = total * factor + tl.exp2((logit - level) * LOG2_E)
+            factor = exp2((peak - level) * LOG2_E)
+            total = total * factor + exp2((logit - level) * LOG2_E)
             pooled = pooled * factor[:, None]
             peak = higher
     if RULE == SOFTMAX or RULE == PROPORTIONAL or RULE == UNIFORM:
@@ -237,7 +275,7 @@ def unfinished(peak, total, pooled, RULE: tl.constexpr):
     return peak, total, pooled
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_queries", "n1", "n2", "n_splits"])
 def merge_splits(
     sums,  # pooled (entries, splits, n_queries, value_dim), peaks and totals (entries, splits, n_queries), in float32
     outputs,  # the output, its strides; peaks and totals (entries, n_queries)
@@ -250,43 +288,41 @@ def merge_splits(
     SINK: tl.constexpr,
     VALUE_DIM: tl.constexpr,
     BLOCK_VALUE_DIM: tl.constexpr,
-    ROWS: tl.constexpr,
+    SPLITS: tl.constexpr,
 ):
-    """The output of a block of rows from the sums over each share of the keys, in their order."""
-    n_blocks = tl.cdiv(n_queries, ROWS)
+    """The output of a row from its sums over each share of the keys, in their order, some shares at a time."""
     program = tl.program_id(0)
-    entry = program // n_blocks
+    row, entry = program % n_queries, program // n_queries
     at = place_of(entry, n1, n2)
-    rows = program % n_blocks * ROWS + tl.arange(0, ROWS)
     dims = tl.arange(0, BLOCK_VALUE_DIM)
-    inside = (rows < n_queries)[:, None] & (dims < VALUE_DIM)[None, :]
-    peak = tl.full((ROWS,), -float("inf"), tl.float32)
-    total = tl.zeros((ROWS,), tl.float32)
-    pooled = tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32)
-    for split in range(0, n_splits):
-        facts = (tl.cast(entry, tl.int64) * n_splits + split) * n_queries + rows
-        others = tl.load(sums[0] + facts[:, None] * VALUE_DIM + dims[None, :], mask=inside, other=0.0)
-        more = tl.load(sums[2] + facts, mask=rows < n_queries, other=0.0)
+    inside = (dims < VALUE_DIM)[None, :]
+    peak = tl.full((1,), -float("inf"), tl.float32)
+    total = tl.zeros((1,), tl.float32)
+    pooled = tl.zeros((1, BLOCK_VALUE_DIM), tl.float32)
+    for first in range(0, n_splits, SPLITS):
+        splits = first + tl.arange(0, SPLITS)
+        there = splits < n_splits
+        facts = (tl.cast(entry, tl.int64) * n_splits + splits) * n_queries + row
+        others = tl.load(sums[0] + facts[:, None] * VALUE_DIM + dims[None, :], mask=there[:, None] & inside, other=0.0)
+        more = tl.load(sums[2] + facts, mask=there, other=0.0)
+        factors = tl.full((SPLITS,), 1.0, tl.float32)
+        mine = tl.full((1,), 1.0, tl.float32)
         if RULE == SOFTMAX or RULE == PROPORTIONAL:
-            theirs = tl.load(sums[1] + facts, mask=rows < n_queries, other=-float("inf"))
-            higher = tl.maximum(peak, theirs)
+            theirs = tl.load(sums[1] + facts, mask=there, other=-float("inf"))
+            higher = tl.maximum(peak, tl.max(theirs, 0)[None])
             if RULE == SOFTMAX:
                 level = tl.where(higher == -float("inf"), 0.0, higher)
-                mine, factor = tl.exp2((peak - level) * LOG2_E), tl.exp2((theirs - level) * LOG2_E)
+                mine, factors = exp2((peak - level) * LOG2_E), exp2((theirs - level) * LOG2_E)
             else:
                 unit = unit_of(higher)
-                mine, factor = tl.where(peak > 0, peak * unit, 1.0), tl.where(theirs > 0, theirs * unit, 1.0)
-            pooled = pooled * mine[:, None] + others * factor[:, None]
-            total = total * mine + more * factor
+                mine, factors = tl.where(peak > 0, peak * unit, 1.0), tl.where(theirs > 0, theirs * unit, 1.0)
             peak = higher
-        else:
-            pooled += others
-            total += more
+        pooled = pooled * mine[:, None] + tl.sum(others * factors[:, None], 0)[None, :]
+        total = total * mine + tl.sum(more * factors, 0)[None]
     peak, total, pooled = finished(peak, total, pooled, sink, at, RULE, SINK)
     strides = outputs[1]
-    base = outputs[0] + start_of(strides, at)
-    result = pooled.to(outputs[0].dtype.element_ty)
-    tl.store(base - rows[:, None].to(tl.int64) * strides[3] + dims[None, :], result, mask=inside)
-    facts = tl.cast(entry, tl.int64) * n_queries + rows
-    tl.store(outputs[2] + facts, peak, mask=rows < n_queries)
-    tl.store(outputs[3] + facts, total, mask=rows < n_queries)
+    base = outputs[0] + start_of(strides, at) - tl.cast(row, tl.int64) * strides[3]
+    tl.store(base + dims[None, :], pooled.to(outputs[0].dtype.element_ty), mask=inside)
+    facts = tl.cast(entry, tl.int64) * n_queries + row + tl.arange(0, 1)
+    tl.store(outputs[2] + facts, peak)
+    tl.store(outputs[3] + facts, total)

@@ -9,10 +9,27 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.backward import load_facts, tile_gradients, without_broken
+from regard.engines.cuda.kernels.backward import (
+    added,
+    load_facts,
+    nothing_learned,
+    store_learned,
+    tile_gradients,
+    without_broken,
+)
+from regard.engines.cuda.kernels.elementary import LOG2_E
 from regard.engines.cuda.kernels.forward import finished, unfinished
 from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights
-from regard.engines.cuda.kernels.tile_scores import place_of, row_terms, start_of, stepped, tile_terms
+from regard.engines.cuda.kernels.products import weighted_sum
+from regard.engines.cuda.kernels.tile_scores import (
+    load_line,
+    load_numbers,
+    load_origins,
+    place_of,
+    start_of,
+    stepped,
+    tile_terms,
+)
 from regard.engines.cuda.kernels.tile_weights import UNIFORM, keep_factors, next_tile, row_hashes
 
 
@@ -37,13 +54,6 @@ def vector_scores(vector, vectors, weight, scale, FORM: tl.constexpr):
 
 
 @triton.jit
-def weighted_sum(weights, vectors):
-    """Σ w·v of weights `(1, n)`, over those that are not 0."""
-    weights = tl.trans(weights)  # (n, 1)
-    return tl.sum(tl.where(weights == 0, 0.0, weights * vectors), 0)[None, :]
-
-
-@triton.jit
 def differences(vector, vectors, slopes, weight, FORM: tl.constexpr):
     """What pairs give to the gradient of `vector`, `(1, dim)`, for slopes `(1, vectors)` of scores before any step."""
     if FORM != DOT:
@@ -51,7 +61,7 @@ def differences(vector, vectors, slopes, weight, FORM: tl.constexpr):
     return weighted_sum(slopes, vectors)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "width", "n1", "n2"])
 def pool_listed(
     inputs, outputs, terms, lists, sink, dropout, n_queries, n_keys, width, n1, n2, scale,
     FORM: tl.constexpr, STEPS: tl.constexpr, RULE: tl.constexpr, SINK: tl.constexpr, DROPOUT: tl.constexpr,
@@ -63,8 +73,9 @@ def pool_listed(
     row, entry = program % n_queries, program // n_queries
     at, sizes, one = place_of(entry, n1, n2), (n_queries, n_keys), tl.arange(0, 1)
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
-    query = load_tile(inputs[0], inputs[1], at, row, one, n_queries, dims, DIM).to(tl.float32)
-    of_rows = row_terms(terms, at, row, one, n_queries, STEPS)
+    query = load_tile(inputs[0], inputs[1], at, row, one, n_queries, dims, DIM, False).to(tl.float32)
+    origins, numbers = load_origins(terms, at, row, STEPS, False), load_numbers(terms, at, STEPS)
+    of_rows = load_line(terms, origins, at, row, one, n_queries, STEPS, False, True, False)
     weight = load_weights(inputs, at, dims, FORM, DIM)
     hashes = one
     if DROPOUT:
@@ -77,15 +88,16 @@ def pool_listed(
         allowed = (columns < n_keys)[None, :]
         scores = tl.zeros((1, LISTED), tl.float32)
         if RULE != UNIFORM:
-            keys = load_tile(inputs[2], inputs[3], at, 0, columns, n_keys, dims, DIM).to(tl.float32)
+            keys = load_tile(inputs[2], inputs[3], at, 0, columns, n_keys, dims, DIM, False).to(tl.float32)
             scores = vector_scores(query, keys, weight, scale, FORM)
-        of_tile = tile_terms(terms, of_rows, at, row, one, 0, columns, sizes, STEPS, TURNED=False)
-        scores, allowed = stepped(scores, allowed, of_rows, of_tile, terms, at, len(STEPS), STEPS)
-        found, factor, peak = next_tile(scores, allowed, peak, RULE)
+        of_columns = load_line(terms, origins, at, 0, columns, n_keys, STEPS, True, True, False)
+        of_tile = tile_terms(terms, of_rows, of_columns, at, row, one, 0, columns, sizes, 1.0, STEPS, False, True)
+        scores, allowed = stepped(scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, False, True)
+        found, factor, peak = next_tile(scores, allowed, peak, LOG2_E, RULE, True, False)
         total = total * factor + tl.sum(found, 1)
         if DROPOUT:
             found *= keep_factors(hashes, columns, dropout[1], dropout[2], TURNED=False)
-        values = load_tile(inputs[4], inputs[5], at, 0, columns, n_keys, value_dims, VALUE_DIM).to(tl.float32)
+        values = load_tile(inputs[4], inputs[5], at, 0, columns, n_keys, value_dims, VALUE_DIM, False).to(tl.float32)
         pooled = pooled * factor[:, None] + weighted_sum(found, values)
     if FINISH:
         peak, total, pooled = finished(peak, total, pooled, sink, at, RULE, SINK)
@@ -99,44 +111,46 @@ def pool_listed(
     tl.store(outputs[2] + facts + one, total)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "width", "n1", "n2"])
 def differentiate_listed_rows(
     inputs, gradient, facts, outputs, terms, lists, dropout, n_queries, n_keys, width, n1, n2, scale,
     FORM: tl.constexpr, STEPS: tl.constexpr, RULE: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr,
     DROPOUT: tl.constexpr, LEARNS: tl.constexpr, LEARNS_WEIGHT: tl.constexpr, DIM: tl.constexpr,
-    VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, SUMS: tl.constexpr,
-    LISTED: tl.constexpr,
+    VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, LISTED: tl.constexpr,
 ):  # fmt: skip
     """The gradient of one query, and what steps' parameters get of its row."""
     program = tl.program_id(0)
     row, entry = program % n_queries, program // n_queries
     at, sizes, one = place_of(entry, n1, n2), (n_queries, n_keys), tl.arange(0, 1)
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
-    query = load_tile(inputs[0], inputs[1], at, row, one, n_queries, dims, DIM).to(tl.float32)
-    to_output = load_tile(gradient[0], gradient[1], at, row, one, n_queries, value_dims, VALUE_DIM).to(tl.float32)
-    of_rows = row_terms(terms, at, row, one, n_queries, STEPS)
+    query = load_tile(inputs[0], inputs[1], at, row, one, n_queries, dims, DIM, False).to(tl.float32)
+    to_output = load_tile(gradient[0], gradient[1], at, row, one, n_queries, value_dims, VALUE_DIM, False).to(
+        tl.float32
+    )
+    origins, numbers = load_origins(terms, at, row, STEPS, False), load_numbers(terms, at, STEPS)
+    of_rows = load_line(terms, origins, at, row, one, n_queries, STEPS, False, True, False)
     weight = load_weights(inputs, at, dims, FORM, DIM)
-    peak, inverse, delta = load_facts(facts, entry, row + one, n_queries, RULE, CENTRED)
-    by_row = (peak[:, None], inverse[:, None], delta[:, None])
+    by_row = load_facts(facts, entry, row, one, n_queries, RULE, CENTRED, False, False)
     found = tl.zeros((1, BLOCK_DIM), tl.float32)
     squares = tl.zeros((1, BLOCK_DIM), tl.float32)
-    learned = tl.zeros((1, SUMS), tl.float32)
+    learned = nothing_learned(1, LEARNS)
     for start in range(0, width, LISTED):
         columns = load_list(lists[0], lists[1], at, row, start, width, n_keys, LISTED)
-        keys = load_tile(inputs[2], inputs[3], at, 0, columns, n_keys, dims, DIM).to(tl.float32)
-        values = load_tile(inputs[4], inputs[5], at, 0, columns, n_keys, value_dims, VALUE_DIM).to(tl.float32)
+        keys = load_tile(inputs[2], inputs[3], at, 0, columns, n_keys, dims, DIM, False).to(tl.float32)
+        values = load_tile(inputs[4], inputs[5], at, 0, columns, n_keys, value_dims, VALUE_DIM, False).to(tl.float32)
         keep = 1.0
         if DROPOUT:
             hashes = row_hashes(tl.load(dropout[0]), entry, row + one)
             keep = keep_factors(hashes, columns, dropout[1], dropout[2], TURNED=False)
-        of_tile = tile_terms(terms, of_rows, at, row, one, 0, columns, sizes, STEPS, TURNED=False)
+        of_columns = load_line(terms, origins, at, 0, columns, n_keys, STEPS, True, True, False)
+        of_tile = tile_terms(terms, of_rows, of_columns, at, row, one, 0, columns, sizes, 1.0, STEPS, False, True)
         raw = vector_scores(query, keys, weight, scale, FORM)
         over_values = tl.sum(to_output * values, 1)[None, :]
         _, slopes, more = tile_gradients(
-            raw, over_values, keep, of_rows, of_tile, (columns < n_keys)[None, :], by_row, terms, at, scale,
-            STEPS, RULE, LEARNS, True, 1, 1, SUMS,
+            raw, over_values, keep, numbers, of_tile, (columns < n_keys)[None, :], by_row, terms, scale, STEPS,
+            True, False, RULE, LEARNS, True, True, False, TURNED=False,
         )  # fmt: skip
-        learned += more
+        learned = added(learned, more, LEARNS)
         found += differences(query, keys, slopes, weight, FORM)
         if LEARNS_WEIGHT:
             difference = query - keys
@@ -148,17 +162,16 @@ def differentiate_listed_rows(
     tl.store(outputs[0] + vector, found.to(outputs[0].dtype.element_ty), mask=inside)
     if LEARNS_WEIGHT:
         tl.store(outputs[2] + vector, squares, mask=inside)
-    if LEARNS:
-        place = (tl.cast(entry, tl.int64) * n_queries + row) * SUMS + tl.arange(0, SUMS)[None, :]
-        tl.store(outputs[1] + place, learned)
+    line = tl.cast(entry, tl.int64) * n_queries + row + one
+    store_learned(learned, outputs[1], line, line >= 0, LEARNS)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "n1", "n2"])
 def differentiate_listed_columns(
     inputs, gradient, facts, outputs, terms, listing, dropout, n_queries, n_keys, n1, n2, scale,
     FORM: tl.constexpr, STEPS: tl.constexpr, RULE: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr,
     DROPOUT: tl.constexpr, LEARNS: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr, SUMS: tl.constexpr, LISTED: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, LISTED: tl.constexpr,
 ):  # fmt: skip
     """The gradients of one key and its value, and what steps' parameters get of its column.
 
@@ -168,24 +181,27 @@ def differentiate_listed_columns(
     column, entry = program % n_keys, program // n_keys
     at, sizes, one = place_of(entry, n1, n2), (n_queries, n_keys), tl.arange(0, 1)
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
-    key = load_tile(inputs[2], inputs[3], at, column, one, n_keys, dims, DIM).to(tl.float32)
-    value = load_tile(inputs[4], inputs[5], at, column, one, n_keys, value_dims, VALUE_DIM).to(tl.float32)
+    key = load_tile(inputs[2], inputs[3], at, column, one, n_keys, dims, DIM, False).to(tl.float32)
+    value = load_tile(inputs[4], inputs[5], at, column, one, n_keys, value_dims, VALUE_DIM, False).to(tl.float32)
     weight = load_weights(inputs, at, dims, FORM, DIM)
+    origins, numbers = load_origins(terms, at, column, STEPS, True), load_numbers(terms, at, STEPS)
+    of_columns = load_line(terms, origins, at, column, one, n_keys, STEPS, True, True, False)
     to_key = tl.zeros((1, BLOCK_DIM), tl.float32)
     to_value = tl.zeros((1, BLOCK_VALUE_DIM), tl.float32)
-    learned = tl.zeros((1, SUMS), tl.float32)
+    learned = nothing_learned(1, LEARNS)
     begin = listing[2] + start_of(listing[3], at) - tl.cast(column, tl.int64) * listing[3][3]
     first, stop = tl.load(begin), tl.load(begin - listing[3][3])
     for start in range(first, stop, LISTED):
         slots = start + tl.arange(0, LISTED)
         base = listing[0] + start_of(listing[1], at)
         rows = tl.load(base - slots * listing[1][3], mask=slots < stop, other=n_queries).to(tl.int64)
-        queries = load_tile(inputs[0], inputs[1], at, 0, rows, n_queries, dims, DIM).to(tl.float32)
-        to_output = load_tile(gradient[0], gradient[1], at, 0, rows, n_queries, value_dims, VALUE_DIM).to(tl.float32)
-        of_rows = row_terms(terms, at, 0, rows, n_queries, STEPS)
-        of_tile = tile_terms(terms, of_rows, at, 0, rows, column, one, sizes, STEPS, TURNED=True)
-        peak, inverse, delta = load_facts(facts, entry, rows, n_queries, RULE, CENTRED)
-        by_row = (peak[None, :], inverse[None, :], delta[None, :])
+        queries = load_tile(inputs[0], inputs[1], at, 0, rows, n_queries, dims, DIM, False).to(tl.float32)
+        to_output = load_tile(gradient[0], gradient[1], at, 0, rows, n_queries, value_dims, VALUE_DIM, False).to(
+            tl.float32
+        )
+        of_rows = load_line(terms, origins, at, 0, rows, n_queries, STEPS, False, True, False)
+        of_tile = tile_terms(terms, of_rows, of_columns, at, 0, rows, column, one, sizes, 1.0, STEPS, True, True)
+        by_row = load_facts(facts, entry, 0, rows, n_queries, RULE, CENTRED, False, False)
         keep = 1.0
         if DROPOUT:
             hashes = row_hashes(tl.load(dropout[0]), entry, rows)
@@ -193,10 +209,10 @@ def differentiate_listed_columns(
         raw = vector_scores(key, queries, weight, scale, FORM)
         over_values = tl.sum(value * to_output, 1)[None, :]
         weights, slopes, more = tile_gradients(
-            raw, over_values, keep, of_rows, of_tile, (rows < n_queries)[None, :], by_row, terms, at, scale,
-            STEPS, RULE, LEARNS, True, 1, 1, SUMS,
+            raw, over_values, keep, numbers, of_tile, (rows < n_queries)[None, :], by_row, terms, scale, STEPS,
+            True, False, RULE, LEARNS, True, True, False, TURNED=True,
         )  # fmt: skip
-        learned += more
+        learned = added(learned, more, LEARNS)
         to_value += weighted_sum(weights, to_output)
         to_key += differences(key, queries, slopes, weight, FORM)
     if not PROJECTED:
@@ -206,5 +222,5 @@ def differentiate_listed_columns(
     tl.store(outputs[0] + vector * DIM + dims[None, :], to_key.to(outputs[0].dtype.element_ty), mask=inside)
     result = to_value.to(outputs[1].dtype.element_ty)
     tl.store(outputs[1] + vector * VALUE_DIM + value_dims[None, :], result, mask=inside_values)
-    if LEARNS:
-        tl.store(outputs[2] + vector * SUMS + tl.arange(0, SUMS)[None, :], learned)
+    line = vector + one
+    store_learned(learned, outputs[2], line, line >= 0, LEARNS)

@@ -1,8 +1,7 @@
 """Scores of pairs before any step: dot products, or sums of squared differences; and the gradients of the latter.
 
-Squared distances of half precision are products where those lose nothing that shows: q² + k² − 2qk cancels where
-vectors lie far from the origin and close together. There, and in float32, differences come first; which it is, each
-tile decides.
+q² + k² − 2qk cancels where vectors lie far from the origin and close together. Products serve where they lose nothing
+that shows; elsewhere a tile says NaN, and the safe pass, which finds it, takes differences first.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.products import scored_product
+from regard.engines.cuda.kernels.products import scored_product, slope_product
 from regard.engines.cuda.kernels.tile_scores import start_of
 from regard.engines.kernels import codes
 
@@ -19,27 +18,36 @@ SQUARE = tl.constexpr(codes.SQUARE)
 WEIGHTED_SQUARE = tl.constexpr(codes.WEIGHTED_SQUARE)
 
 # ‖q‖² + ‖k‖², times what the score multiplies them by, up to which products serve: float32 then rounds a score by no
-# more than half precision shows.
-NEAR = tl.constexpr(2048.0)
+# more than half precision shows; and in float32, by as much as the definition on a CPU (`distance.FOLD_LIMIT`).
+NEAR_IN_HALF = tl.constexpr(2048.0)
+NEAR = tl.constexpr(32.0)
 
 
 @triton.jit
-def load_tile(pointer, strides, at, start, span, length, dims, DIM: tl.constexpr):
-    """Some vectors of a batch entry, `(vectors, dims)`; 0 beyond the last vector and the last dim.
+def load_tile(pointer, strides, at, start, span, length, dims, DIM: tl.constexpr, WHOLE: tl.constexpr):
+    """Some vectors of a batch entry, `(vectors, dims)`; 0 beyond the last vector, unless all are there, and last dim.
 
     The numbers of a vector lie together.
     """
     base = pointer + start_of(strides, at) - tl.cast(start, tl.int64) * strides[3]
-    inside = (start + span < length)[:, None] & (dims < DIM)[None, :]
-    return tl.load(base - span.to(tl.int64)[:, None] * strides[3] + dims[None, :], mask=inside, other=0.0)
+    place = base - span.to(tl.int64)[:, None] * strides[3] + dims[None, :]
+    if WHOLE and DIM == dims.shape[0]:
+        tile = tl.load(place)
+    elif WHOLE:
+        tile = tl.load(place, mask=(dims < DIM)[None, :], other=0.0)
+    else:
+        tile = tl.load(place, mask=(start + span < length)[:, None] & (dims < DIM)[None, :], other=0.0)
+    return tile
 
 
 @triton.jit
 def load_weights(inputs, at, dims, FORM: tl.constexpr, DIM: tl.constexpr):
     """What each channel of a squared distance is multiplied by; anything for a product."""
     weight = dims
-    if FORM != DOT:
+    if FORM == WEIGHTED_SQUARE:
         weight = tl.load(inputs[6] + start_of(inputs[7], at) - dims * inputs[7][3], mask=dims < DIM, other=0.0)
+    elif FORM == SQUARE:
+        weight = tl.full(dims.shape, 1.0, tl.float32)
     return weight
 
 
@@ -64,61 +72,95 @@ def squared_norms(vectors):
 
 
 @triton.jit
-def are_near(left, right, scale):
-    """Whether products serve for the squared distances of a tile."""
-    return (tl.max(squared_norms(left)) + tl.max(squared_norms(right))) * tl.abs(scale) <= NEAR
-
-
-@triton.jit
 def pair_scores(
     left,
     right,
+    norms,
     sides,
     weight,
     inputs,
     at,
     scale,
     FORM: tl.constexpr,
-    SAFE: tl.constexpr,
+    EXACT: tl.constexpr,
     PRECISION: tl.constexpr,
     DIM: tl.constexpr,
 ):
-    """scale · left · rightᵀ, or scale · Σ_c w_c (left_c − right_c)²; `sides` as in `load_coordinate`."""
+    """scale · left · rightᵀ, or scale · Σ_c w_c (left_c − right_c)².
+
+    Args:
+        left, right: The tile's vectors.
+        norms: ‖left‖², of squared distances.
+        sides: As `load_coordinate` takes them.
+        weight: Of each channel.
+        inputs: Of the problem.
+        at: The batch entry.
+        scale: A number for all.
+        EXACT: Whether differences come first.
+        PRECISION, DIM: As everywhere.
+    """
     if FORM == DOT:
-        scores = scored_product(left, right, PRECISION)
-    elif SAFE or FORM == WEIGHTED_SQUARE or left.dtype == tl.float32:
-        # Weighted, a product would be of rounded numbers. Few are safe, and Triton 3.6 cannot compile the choice there.
-        scores = summed_squares(sides, inputs, at, left, right, DIM)
+        scores = scored_product(left, right, PRECISION) * scale
+    elif left.shape[0] == 1:
+        difference = left.to(tl.float32) - right.to(tl.float32)
+        scores = tl.sum(difference * difference * weight[None, :], 1)[None, :] * scale
+    elif EXACT:
+        scores = summed_squares(sides, inputs, at, left, right, FORM, DIM) * scale
     else:
-        # No branch: Triton 3.9 cannot compile one around a product. The loop is empty where products serve.
-        near = are_near(left, right, scale)
-        norms = squared_norms(left)[:, None] + squared_norms(right)[None, :]
-        scores = norms - 2.0 * scored_product(left, right, PRECISION)
-        scores = tl.where(near, scores, summed_squares(sides, inputs, at, left, right, tl.where(near, 0, DIM)))
-    return scores * scale
-
-
-@triton.jit
-def summed_squares(sides, inputs, at, left, right, dim):
-    """Σ_c w_c (left_c − right_c)² of so many channels, differences first."""
-    scores = tl.zeros((left.shape[0], right.shape[0]), tl.float32)
-    for channel in range(0, dim):
-        difference = difference_of(sides[0], sides[1], at, channel)
-        factor = tl.load(inputs[6] + start_of(inputs[7], at) - channel * inputs[7][3])
-        scores += factor * difference * difference
+        most = NEAR
+        if left.dtype != tl.float32:
+            most = NEAR_IN_HALF
+        of_left, of_right = norms * scale, squared_norms(right) * scale
+        # Half of the room for each side. NaN stays.
+        of_left = tl.where(tl.abs(of_left) > most / 2, float("nan"), of_left)
+        of_right = tl.where(tl.abs(of_right) > most / 2, float("nan"), of_right)
+        scores = scored_product(left, right, PRECISION) * (-2.0 * scale) + (of_left[:, None] + of_right[None, :])
     return scores
 
 
 @triton.jit
-def add_differences(found, squares, slopes, sides, at, dims, DIM: tl.constexpr, SQUARES: tl.constexpr):
-    """found + Σ_j dS (left − right), and squares + Σ_j dS (left − right)², for each channel."""
+def summed_squares(sides, inputs, at, left, right, FORM: tl.constexpr, DIM: tl.constexpr):
+    """Σ_c w_c (left_c − right_c)², differences first."""
+    scores = tl.zeros((left.shape[0], right.shape[0]), tl.float32)
     for channel in range(0, DIM):
         difference = difference_of(sides[0], sides[1], at, channel)
-        here = (dims == channel)[None, :]
-        # Selected, not multiplied: what is masked may be infinitely far.
-        terms = tl.where(slopes == 0, 0.0, slopes * difference)
-        found += tl.where(here, tl.sum(terms, 1)[:, None], 0.0)
-        if SQUARES:
-            terms = tl.where(slopes == 0, 0.0, terms * difference)
-            squares += tl.where(here, tl.sum(terms, 1)[:, None], 0.0)
-    return found, squares
+        if FORM == WEIGHTED_SQUARE:
+            scores += tl.load(inputs[6] + start_of(inputs[7], at) - channel * inputs[7][3]) * difference * difference
+        else:
+            scores += difference * difference
+    return scores
+
+
+@triton.jit
+def add_differences(
+    found,
+    squares,
+    sums,
+    slopes,
+    right,
+    sides,
+    at,
+    dims,
+    DIM: tl.constexpr,
+    SQUARES: tl.constexpr,
+    EXACT: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """found + Σ_j dS (left − right), and squares + Σ_j dS (left − right)², for each channel.
+
+    Where products serve, sums + Σ_j dS is to be multiplied by left in the end, and added to what is found.
+    """
+    if EXACT:
+        for channel in range(0, DIM):
+            difference = difference_of(sides[0], sides[1], at, channel)
+            here = (dims == channel)[None, :]
+            # Selected, not multiplied: what is masked may be infinitely far.
+            terms = tl.where(slopes == 0, 0.0, slopes * difference)
+            found += tl.where(here, tl.sum(terms, 1)[:, None], 0.0)
+            if SQUARES:
+                terms = tl.where(slopes == 0, 0.0, terms * difference)
+                squares += tl.where(here, tl.sum(terms, 1)[:, None], 0.0)
+    else:
+        found = slope_product(-slopes, right, found, PRECISION, False)
+        sums += tl.sum(slopes, 1)
+    return found, squares, sums

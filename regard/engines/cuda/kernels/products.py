@@ -1,4 +1,4 @@
-"""Matrix products, and those in which a weight of 0 annihilates NaN."""
+"""Matrix products, and those in which a weight of 0 annihilates NaN. One row alone is summed, without matrix units."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ def matrix_product(left, right, total, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def scored_product(left, right, PRECISION: tl.constexpr):
+    """left @ rightᵀ, in float32."""
+    if left.shape[0] == 1:
+        result = tl.sum(left.to(tl.float32) * right.to(tl.float32), 1)[None, :]
+    else:
+        nothing = tl.zeros((left.shape[0], right.shape[0]), tl.float32)
+        result = matrix_product(left, tl.trans(right), nothing, PRECISION)
+    return result
+
+
+@triton.jit
 def weighted_product(weights, vectors, total, PRECISION: tl.constexpr):
     """total + weights @ vectors, of weights in float32."""
     if PRECISION != WHOLE:
@@ -41,10 +52,10 @@ def slope_product(slopes, vectors, total, PRECISION: tl.constexpr, SAFE: tl.cons
 
 
 @triton.jit
-def scored_product(left, right, PRECISION: tl.constexpr):
-    """left @ rightᵀ, in float32."""
-    nothing = tl.zeros((left.shape[0], right.shape[0]), tl.float32)
-    return matrix_product(left, tl.trans(right), nothing, PRECISION)
+def weighted_sum(weights, vectors):
+    """Σ w·v of weights `(1, n)` and vectors `(n, dim)`, over those that are not 0: `(1, dim)`."""
+    weights = tl.trans(weights)  # (n, 1)
+    return tl.sum(tl.where(weights == 0, 0.0, weights * vectors.to(tl.float32)), 0)[None, :]
 
 
 @triton.jit
@@ -56,7 +67,9 @@ def ones_of(chosen):
 @triton.jit
 def pooled_product(weights, vectors, total, PRECISION: tl.constexpr, SAFE: tl.constexpr):
     """total + weights @ vectors; where `SAFE`, a weight of 0 annihilates NaN and infinity among the vectors."""
-    if SAFE:
+    if weights.shape[0] == 1:
+        total += weighted_sum(weights, vectors)
+    elif SAFE:
         large, nothing = float("inf"), tl.zeros_like(total)
         wide = vectors.to(tl.float32)  # the interpreter compares bfloat16 as if it were whole numbers
         is_nan, up, down = wide != wide, wide == large, wide == -large

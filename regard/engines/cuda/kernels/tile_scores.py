@@ -1,7 +1,7 @@
-"""The scores of a tile: products or squared distances, then steps; and the way back through the steps.
+"""Steps of a score, on a tile: what each needs of rows, columns and pairs, the scores after it, and the way back.
 
-A tile is `(rows, columns)`, or `(columns, rows)` where `TURNED`. What a step needs of a row or a tile is loaded once,
-and handed on, one entry for each step.
+What a step has comes in `terms[i]`: pointers with strides, and numbers. What it needs of rows and of columns is loaded
+apart, since a kernel keeps one of them and walks along the other.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, reciprocal, tanh
 from regard.engines.kernels import codes
 
 SCALE = tl.constexpr(codes.SCALE)
@@ -18,12 +19,13 @@ ADD_ROW = tl.constexpr(codes.ADD_ROW)
 ADD_COLUMN = tl.constexpr(codes.ADD_COLUMN)
 ADD_PAIRS = tl.constexpr(codes.ADD_PAIRS)
 DISTANCE = tl.constexpr(codes.DISTANCE)
+LINE_DISTANCE = tl.constexpr(codes.LINE_DISTANCE)
 RELATIVE = tl.constexpr(codes.RELATIVE)
 INDICATOR = tl.constexpr(codes.INDICATOR)
 PARABOLA = tl.constexpr(codes.PARABOLA)
 TENT = tl.constexpr(codes.TENT)
 
-LOG2_E = tl.constexpr(1.4426950408889634)
+FURTHEST = tl.constexpr(1 << 30)  # no table of relative positions reaches so far
 
 
 @triton.jit
@@ -42,16 +44,26 @@ def place_of(entry, n1, n2):
 
 
 @triton.jit
+def flag_place(entry, start, length, FLAGGED: tl.constexpr):
+    """Which flag says whether the results of a block are finite: there is one for so many rows, or columns."""
+    return entry * tl.cdiv(length, FLAGGED) + start // FLAGGED
+
+
+@triton.jit
 def load_number(pointer, strides, at):
     """The number of a batch entry, in float32."""
     return tl.load(pointer + start_of(strides, at)).to(tl.float32)
 
 
 @triton.jit
-def load_vector(pointer, strides, at, start, span, length):
-    """Numbers along rows or columns: from `start` on, 0 beyond the last."""
-    base = pointer + start_of(strides, at) - tl.cast(start, tl.int64) * strides[3]
-    return tl.load(base - span.to(tl.int64) * strides[3], mask=start + span < length, other=0)
+def load_vector(pointer, strides, at, start, span, length, WHOLE: tl.constexpr):
+    """Numbers along rows or columns, which lie together: from `start` on; unless all are there, 0 beyond the last."""
+    base = pointer + start_of(strides, at) + start
+    if WHOLE:
+        found = tl.load(base + span)
+    else:
+        found = tl.load(base + span, mask=start + span < length, other=0)
+    return found
 
 
 @triton.jit
@@ -65,37 +77,99 @@ def across(by_row, by_column, TURNED: tl.constexpr):
 
 
 @triton.jit
-def row_terms(terms, at, start, span, n_queries, STEPS: tl.constexpr):
-    """What each step needs of a batch entry and its rows."""
+def load_numbers(terms, at, STEPS: tl.constexpr):
+    """What each step has for a whole batch entry."""
     known = ()
     for i in tl.static_range(len(STEPS)):
         if STEPS[i] == SCALE or STEPS[i] == PARABOLA or STEPS[i] == TENT:
             known = known + (load_number(terms[i][0], terms[i][1], at),)
-        elif STEPS[i] == GATE or STEPS[i] == ADD_ROW:
-            known = known + (load_vector(terms[i][0], terms[i][1], at, start, span, n_queries).to(tl.float32),)
-        elif STEPS[i] == DISTANCE or STEPS[i] == RELATIVE:
-            known = known + (load_vector(terms[i][0], terms[i][1], at, start, span, n_queries),)
+        elif STEPS[i] == DISTANCE:
+            known = known + (load_number(terms[i][4], terms[i][5], at),)
+        elif STEPS[i] == LINE_DISTANCE:
+            known = known + (load_number(terms[i][0], terms[i][1], at),)
         else:
             known = known + (0.0,)
     return known
 
 
 @triton.jit
-def tile_terms(
-    terms, of_rows, at, row_start, row_span, column_start, column_span, sizes, STEPS: tl.constexpr, TURNED: tl.constexpr
+def load_origins(terms, at, start, STEPS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The position that others are told relative to: differences are small whole numbers, which float32 holds."""
+    known = ()
+    for i in tl.static_range(len(STEPS)):
+        if STEPS[i] == DISTANCE or STEPS[i] == RELATIVE:
+            strides = terms[i][2 * COLUMNS + 1]
+            known = known + (tl.load(terms[i][2 * COLUMNS] + start_of(strides, at) + start),)
+        else:
+            known = known + (0,)
+    return known
+
+
+@triton.jit
+def load_line(
+    terms,
+    origins,
+    at,
+    start,
+    span,
+    length,
+    STEPS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    SAFE: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
-    """What each step needs of a tile: numbers that broadcast over it."""
+    """What each step needs of some rows, or of some columns: a vector, or one number that nobody reads."""
     known = ()
     for i in tl.static_range(len(STEPS)):
         if STEPS[i] == GATE:
-            column = load_vector(terms[i][2], terms[i][3], at, column_start, column_span, sizes[1]).to(tl.float32)
-            by_row, by_column = across(of_rows[i], column, TURNED)
-            known = known + (1.0 / (1.0 + tl.exp2((by_row + by_column) * -LOG2_E)),)
+            place: tl.constexpr = 2 * COLUMNS + (0 if SAFE else 4)
+            gate = load_vector(terms[i][place], terms[i][place + 1], at, start, span, length, WHOLE)
+            known = known + (gate.to(tl.float32),)
+        elif (STEPS[i] == ADD_ROW and not COLUMNS) or (STEPS[i] == ADD_COLUMN and COLUMNS):
+            added = load_vector(terms[i][0], terms[i][1], at, start, span, length, WHOLE)
+            known = known + (added.to(tl.float32),)
+        elif STEPS[i] == DISTANCE:
+            position = load_vector(terms[i][2 * COLUMNS], terms[i][2 * COLUMNS + 1], at, start, span, length, WHOLE)
+            known = known + ((position - origins[i]).to(tl.float32),)
+        elif STEPS[i] == RELATIVE:
+            position = load_vector(terms[i][2 * COLUMNS], terms[i][2 * COLUMNS + 1], at, start, span, length, WHOLE)
+            apart = tl.minimum(tl.maximum(position - origins[i], -FURTHEST), FURTHEST)
+            known = known + (apart.to(tl.int32),)
+        else:
+            known = known + (tl.zeros((1,), tl.float32),)
+    return known
+
+
+@triton.jit
+def tile_terms(
+    terms,
+    of_rows,
+    of_columns,
+    at,
+    row_start,
+    row_span,
+    column_start,
+    column_span,
+    sizes,
+    one,
+    STEPS: tl.constexpr,
+    TURNED: tl.constexpr,
+    SAFE: tl.constexpr,
+):
+    """What each step needs of a tile: numbers that broadcast over it. `one`: see `scaled_first`."""
+    known = ()
+    for i in tl.static_range(len(STEPS)):
+        if STEPS[i] == GATE:
+            by_row, by_column = across(of_rows[i], of_columns[i], TURNED)
+            if SAFE:
+                known = known + (reciprocal(1.0 + exp2((by_row + by_column) * -LOG2_E)),)
+            else:
+                # σ(g + h) = 1 / (1 + e^−g · e^−h), see `gate_factors`.
+                known = known + (reciprocal((one if i == 0 else 1.0) + by_row * by_column),)
         elif STEPS[i] == ADD_ROW:
             known = known + (across(of_rows[i], column_span, TURNED)[0],)
         elif STEPS[i] == ADD_COLUMN:
-            column = load_vector(terms[i][0], terms[i][1], at, column_start, column_span, sizes[1]).to(tl.float32)
-            known = known + (across(row_span, column, TURNED)[1],)
+            known = known + (across(row_span, of_columns[i], TURNED)[1],)
         elif STEPS[i] == ADD_PAIRS:
             row, column = across(row_span, column_span, TURNED)
             strides = terms[i][1]
@@ -106,71 +180,112 @@ def tile_terms(
             pairs = tl.load(base - row * strides[3] - column * strides[4], mask=inside, other=0)
             known = known + (pairs.to(tl.float32),)
         elif STEPS[i] == DISTANCE:
-            column = load_vector(terms[i][2], terms[i][3], at, column_start, column_span, sizes[1])
-            # Relative to one of them, positions are small whole numbers, which float32 holds.
-            start = start_of(terms[i][3], at) - tl.cast(column_start, tl.int64) * terms[i][3][3]
-            first = tl.load(terms[i][2] + start)
-            by_row, by_column = across((of_rows[i] - first).to(tl.float32), (column - first).to(tl.float32), TURNED)
+            by_row, by_column = across(of_rows[i], of_columns[i], TURNED)
+            known = known + (tl.abs(by_row - by_column),)
+        elif STEPS[i] == LINE_DISTANCE:
+            # Row i stands at column i + offset; the number is −2 · offset.
+            apart = (row_start - terms[i][2] // 2 - column_start).to(tl.float32)
+            by_row, by_column = across(row_span.to(tl.float32) + apart, column_span.to(tl.float32), TURNED)
             known = known + (tl.abs(by_row - by_column),)
         elif STEPS[i] == RELATIVE:
-            column = load_vector(terms[i][2], terms[i][3], at, column_start, column_span, sizes[1])
-            by_row, by_column = across(of_rows[i], column, TURNED)
-            reach = -terms[i][6]
-            index = tl.minimum(tl.maximum(by_column - by_row, -reach), reach) + reach
+            by_row, by_column = across(of_rows[i], of_columns[i], TURNED)
             base = terms[i][4] + start_of(terms[i][5], at)
-            known = known + (tl.load(base - index * terms[i][5][3]).to(tl.float32),)
+            known = known + (tl.load(base - table_index(by_row, by_column, terms[i]) * terms[i][5][3]).to(tl.float32),)
         else:
             known = known + (0.0,)
     return known
 
 
 @triton.jit
-def stepped(scores, allowed, of_rows, of_tile, terms, at, N_STEPS: tl.constexpr, STEPS: tl.constexpr):
-    """The scores after some steps, and which pairs are allowed: those to which no step adds −inf."""
+def scaled_first(of_rows, one):
+    """What steps need of rows, that of the first times a number: a gate whose 1 becomes that is divided by it."""
+    known = (of_rows[0] * one,)
+    for i in tl.static_range(1, len(of_rows)):
+        known = known + (of_rows[i],)
+    return known
+
+
+@triton.jit(do_not_specialize=["length"])
+def gate_factors(gates, factors, length, SIZE: tl.constexpr):
+    """e^−g of gates, in float32; NaN where that is no ordinary number: who sees it takes the safe way."""
+    places = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    gate = tl.load(gates + places, mask=places < length, other=0.0).to(tl.float32)
+    factor = exp2(gate * -LOG2_E)
+    factor = tl.where((factor == 0) | (factor == float("inf")), float("nan"), factor)
+    tl.store(factors + places, factor, mask=places < length)
+
+
+@triton.jit
+def table_index(by_row, by_column, term):
+    """The place of pairs in a table of relative positions."""
+    reach = -term[6]
+    return tl.minimum(tl.maximum(by_column - by_row, -reach), reach) + reach
+
+
+@triton.jit
+def stepped(
+    scores,
+    allowed,
+    numbers,
+    of_tile,
+    terms,
+    N_STEPS: tl.constexpr,
+    STEPS: tl.constexpr,
+    ROUGH: tl.constexpr,
+    SELECTS: tl.constexpr,
+):
+    """The scores after some steps, and which pairs are allowed: those to which no step adds −inf.
+
+    `SELECTS`: whether −inf is kept from the scores themselves. Where it is not, nothing is done to it but what leaves
+    it so, and its weight is 0 by itself.
+    """
     for i in tl.static_range(N_STEPS):
         if STEPS[i] == SCALE:
-            scores = scores * of_rows[i]
+            scores = scores * numbers[i]
         elif STEPS[i] == GATE:
             scores = scores * of_tile[i]
         elif STEPS[i] == CAP:
-            scores = terms[i][0] * tanh(scores / terms[i][0])
+            scores = terms[i][0] * tanh(scores * (1.0 / terms[i][0]), ROUGH)
         elif STEPS[i] == ADD_ROW or STEPS[i] == ADD_COLUMN or STEPS[i] == ADD_PAIRS or STEPS[i] == RELATIVE:
-            excluded = of_tile[i] == -float("inf")
-            scores = scores + tl.where(excluded, 0.0, of_tile[i])
-            allowed = allowed & (excluded == 0)
-        elif STEPS[i] == DISTANCE:
-            scores = scores - load_number(terms[i][4], terms[i][5], at) * of_tile[i]
+            if SELECTS:
+                excluded = of_tile[i] == -float("inf")
+                scores = scores + tl.where(excluded, 0.0, of_tile[i])
+                allowed = allowed & (excluded == 0)
+            else:
+                scores = scores + of_tile[i]
+        elif STEPS[i] == DISTANCE or STEPS[i] == LINE_DISTANCE:
+            scores = scores - numbers[i] * of_tile[i]
         elif STEPS[i] == INDICATOR:
             scores = tl.where(scores != scores, scores, (scores <= terms[i][0]).to(tl.float32))
         elif STEPS[i] == PARABOLA:
-            square = of_rows[i] * of_rows[i]
+            square = numbers[i] * numbers[i]
             scores = tl.where(scores >= square, 0.0, 1.0 - scores / square)
         elif STEPS[i] == TENT:
             distance = tl.sqrt(tl.where(scores <= 0, 0.0, scores))
-            scores = tl.where(scores >= of_rows[i] * of_rows[i], 0.0, 1.0 - distance / of_rows[i])
+            scores = tl.where(scores >= numbers[i] * numbers[i], 0.0, 1.0 - distance / numbers[i])
     return scores, allowed
 
 
 @triton.jit
-def step_slopes(before, slope, of_rows, of_tile, terms, at, PLACE: tl.constexpr, STEPS: tl.constexpr):
+def step_slopes(before, slope, numbers, of_tile, terms, PLACE: tl.constexpr, STEPS: tl.constexpr, ROUGH: tl.constexpr):
     """One step back: dS before it, and what each pair adds to the gradient of its parameter.
 
     `before` are the scores before the step, `slope` is dS after it.
     """
     step: tl.constexpr = STEPS[PLACE]
-    given = of_rows[PLACE]
+    given = numbers[PLACE]
     learned = slope
     if step == SCALE:
         learned = slope * before
         slope = slope * given
     elif step == GATE:
         gate = of_tile[PLACE]
-        learned = slope * before * gate * (1.0 - gate)
         slope = slope * gate
+        learned = slope * before * (1.0 - gate)
     elif step == CAP:
-        capped = tanh(before / terms[PLACE][0])
+        capped = tanh(before * (1.0 / terms[PLACE][0]), ROUGH)
         slope = slope * (1.0 - capped * capped)
-    elif step == DISTANCE:
+    elif step == DISTANCE or step == LINE_DISTANCE:
         learned = -slope * of_tile[PLACE]
     elif step == INDICATOR:
         slope = slope * 0.0
@@ -184,13 +299,3 @@ def step_slopes(before, slope, of_rows, of_tile, terms, at, PLACE: tl.constexpr,
         learned = tl.where(beyond, 0.0, slope * distance / (given * given))
         slope = tl.where(beyond | (before <= 0), 0.0, -slope / (2.0 * tl.where(distance == 0, 1.0, distance) * given))
     return slope, learned
-
-
-@triton.jit
-def tanh(x):
-    """tanh to a few units in the last place: a polynomial near 0, where the quotient of exponentials cancels."""
-    square = x * x
-    series = 1.0 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835))))
-    rest = tl.exp2(tl.abs(x) * (-2.0 * LOG2_E))
-    far = (1.0 - rest) / (1.0 + rest)
-    return tl.where(tl.abs(x) < 0.3, x * series, tl.where(x < 0, -far, far))

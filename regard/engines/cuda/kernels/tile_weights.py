@@ -5,7 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.tile_scores import LOG2_E, across, load_vector, start_of
+from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, reciprocal
+from regard.engines.cuda.kernels.tile_scores import across, load_vector, start_of
 from regard.engines.kernels import codes
 
 SOFTMAX = tl.constexpr(codes.SOFTMAX)
@@ -18,23 +19,27 @@ UNIFORM = tl.constexpr(codes.UNIFORM)
 BOUNDS = tl.constexpr(codes.BOUNDS)
 PAIRS = tl.constexpr(codes.PAIRS)
 DOCUMENTS = tl.constexpr(codes.DOCUMENTS)
+LINE = tl.constexpr(codes.LINE)
 
 
 @triton.jit
-def mask_rows(mask, at, start, span, sizes, MASK: tl.constexpr):
+def mask_rows(mask, line, at, start, span, sizes, MASK: tl.constexpr):
     """(first column, the one after the last, document) of rows, where the mask has them. None is beyond the last row.
 
-    `mask`: bounds, pairs and documents, each empty unless the mask has it.
+    `mask`: bounds, pairs and documents, each empty unless the mask has it. `line`: bounds of row 0, which go with rows.
     """
     first, stop, document = span, span, span
-    if BOUNDS & MASK != 0:
+    if LINE & MASK != 0:
+        first = tl.minimum(tl.maximum(start + span + line[0], 0), sizes[1])
+        stop = tl.minimum(tl.maximum(start + span + line[1], 0), sizes[1])
+    elif BOUNDS & MASK != 0:
         # A mask may say that a row attends to more than there is.
-        first = load_vector(mask[0][0], mask[0][1], at, start, span, sizes[0])
-        stop = load_vector(mask[0][2], mask[0][3], at, start, span, sizes[0])
+        first = load_vector(mask[0][0], mask[0][1], at, start, span, sizes[0], False)
+        stop = load_vector(mask[0][2], mask[0][3], at, start, span, sizes[0], False)
         first = tl.minimum(tl.maximum(first, 0), sizes[1]).to(tl.int32)
         stop = tl.minimum(tl.maximum(stop, 0), sizes[1]).to(tl.int32)
     if DOCUMENTS & MASK != 0:
-        document = load_vector(mask[2][0], mask[2][1], at, start, span, sizes[0])
+        document = load_vector(mask[2][0], mask[2][1], at, start, span, sizes[0], False)
     return first, stop, document
 
 
@@ -45,12 +50,12 @@ def allowed_pairs(
     """Which pairs of a tile exist and the mask allows."""
     row, column = across(row_start + row_span, column_start + column_span, TURNED)
     inside = (row < sizes[0]) & (column < sizes[1])
-    if BOUNDS & MASK != 0:
+    if (BOUNDS | LINE) & MASK != 0:
         first, _ = across(of_rows[0], column_span, TURNED)
         stop, _ = across(of_rows[1], column_span, TURNED)
         inside = inside & (column >= first) & (column < stop)
     if DOCUMENTS & MASK != 0:
-        of_columns = load_vector(mask[2][2], mask[2][3], at, column_start, column_span, sizes[1])
+        of_columns = load_vector(mask[2][2], mask[2][3], at, column_start, column_span, sizes[1], False)
         one, other = across(of_rows[2], of_columns, TURNED)
         inside = inside & (one == other)
     if PAIRS & MASK != 0:
@@ -64,42 +69,54 @@ def allowed_pairs(
 
 
 @triton.jit
-def numerators(scores, allowed, RULE: tl.constexpr):
-    """The numerators of a rule that is not softmax, 0 where a pair is not allowed."""
-    allowed = allowed & (scores != -float("inf"))
+def numerators(scores, allowed, RULE: tl.constexpr, MASKED: tl.constexpr):
+    """The numerators of a rule that is not softmax; where pairs may be masked, 0 for what is not allowed."""
     if RULE == CONIC:
-        scores = tl.where(scores < 0, 0.0, scores)
+        found = tl.where(scores < 0, 0.0, scores)
     elif RULE == SIGMOID:
-        scores = 1.0 / (1.0 + tl.exp2(scores * -LOG2_E))
+        found = reciprocal(1.0 + exp2(scores * -LOG2_E))
     elif RULE == UNIFORM:
-        scores = scores * 0.0 + 1.0
+        found = tl.full(scores.shape, 1.0, tl.float32)
     elif RULE == PROPORTIONAL:
         # Such weights do not exist; the host is told by what is no number.
-        scores = tl.where(scores < 0, float("nan"), scores)
-    return tl.where(allowed, scores, 0.0)
+        found = tl.where(scores < 0, float("nan"), scores)
+    else:
+        found = scores
+    if MASKED:
+        found = tl.where(allowed & (scores != -float("inf")), found, 0.0)
+    return found
 
 
 @triton.jit
-def next_tile(scores, allowed, peak, RULE: tl.constexpr):
+def next_tile(scores, allowed, peak, unit, RULE: tl.constexpr, MASKED: tl.constexpr, ROUGH: tl.constexpr):
     """(numerators, what earlier sums are multiplied by, the peak) where one more tile follows.
 
     Numerators of softmax are relative to the largest score so far, as are those of proportional weights: neither a sum
-    of them nor of values times them then leaves float32 before it is divided.
+    of them nor of values times them then leaves float32 before it is divided. `unit` · score is the exponent of 2;
+    unless half precision is exact enough, scores are held against the peak before they are multiplied by it, so that
+    large ones keep their digits.
     """
     if RULE == SOFTMAX:
-        scores = tl.where(allowed, scores, -float("inf"))
+        if MASKED:
+            scores = tl.where(allowed, scores, -float("inf"))
         higher = tl.maximum(peak, tl.max(scores, 1))
-        # Where nothing was allowed so far, e^(−inf − 0) is 0.
+        # Where nothing was allowed so far, 2^(−inf − 0) is 0.
         level = tl.where(higher == -float("inf"), 0.0, higher)
-        found = tl.exp2((scores - level[:, None]) * LOG2_E)
-        factor = tl.exp2((peak - level) * LOG2_E)
+        if ROUGH:
+            level = level * unit
+            found = exp2(scores * unit - level[:, None])
+            factor = exp2(peak * unit - level)
+        else:
+            found = exp2((scores - level[:, None]) * unit)
+            factor = exp2((peak - level) * unit)
     elif RULE == PROPORTIONAL:
-        found = numerators(scores, allowed, RULE)
+        found = numerators(scores, allowed, RULE, MASKED)
         higher = tl.maximum(peak, tl.max(found, 1))
         found = found * unit_of(higher)[:, None]
         factor = tl.where(peak > 0, peak * unit_of(higher), 1.0)
     else:
-        found, factor, higher = numerators(scores, allowed, RULE), tl.full(peak.shape, 1.0, tl.float32), peak
+        found = numerators(scores, allowed, RULE, MASKED)
+        factor, higher = tl.full(peak.shape, 1.0, tl.float32), peak
     return found, factor, higher
 
 
@@ -110,31 +127,48 @@ def unit_of(peak):
 
 
 @triton.jit
-def weights_and_slopes(scores, allowed, peak, inverse, RULE: tl.constexpr):
+def at_most_zero(x):
+    """x, or 0 where that is less; NaN stays."""
+    return tl.minimum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def weights_and_slopes(
+    scores, allowed, level, inverse, unit, RULE: tl.constexpr, MASKED: tl.constexpr, ROUGH: tl.constexpr
+):
     """α of a tile, and the diagonal part of dα/da.
 
     Args:
         scores: The tile.
         allowed: Which pairs are.
-        peak: The largest score of each row; used by softmax.
-        inverse: 1/Z of each row, of numerators e^(a − peak) under softmax; used by the rules that divide by a sum.
+        level: Of each row, under softmax: log₂ Z where half precision is exact enough, else the largest score.
+        inverse: Of each row, of rules that divide by a sum Z: 1/Z; under softmax, of numerators relative to the level.
+        unit: unit · score is the exponent of 2.
+        RULE, MASKED, ROUGH: As everywhere.
     """
     if RULE == SOFTMAX:
-        # The peak was one of these scores, so that none is above it but by another rounding.
-        weights = tl.where(allowed, tl.exp2(tl.minimum(scores - peak, 0.0) * LOG2_E) * inverse, 0.0)
+        # No weight exceeds 1, but by another rounding of large scores.
+        if ROUGH:
+            weights = exp2(at_most_zero(scores * unit - level))
+        else:
+            weights = exp2(at_most_zero(scores - level) * unit) * inverse
+        if MASKED:
+            weights = tl.where(allowed, weights, 0.0)
         slopes = weights
     else:
-        weights = numerators(scores, allowed, RULE)
+        weights = numerators(scores, allowed, RULE, MASKED)
         if RULE == SIGMOID:
             slopes = weights * (1.0 - weights)
         elif RULE == CONIC:
-            slopes = tl.where(allowed & (scores > 0), 1.0, 0.0)
+            slopes = tl.where(scores > 0, 1.0, 0.0)
         elif RULE == UNIFORM:
             slopes = tl.zeros_like(weights)
         else:
-            slopes = tl.where(allowed, 1.0, 0.0)
+            slopes = tl.full(weights.shape, 1.0, tl.float32)
         if RULE == PROPORTIONAL or RULE == UNIFORM:
             weights, slopes = weights * inverse, slopes * inverse
+        if MASKED:
+            slopes = tl.where(allowed, slopes, 0.0)
     return weights, slopes
 
 
