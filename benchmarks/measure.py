@@ -51,7 +51,7 @@ def runner(call: Call, quantity: Quantity) -> Callable[[], tuple[Tensor, ...]]:
     def training() -> tuple[Tensor, ...]:
         (output,) = _as_tuple(call.compute())
         if not gradient:
-            gradient.append(torch.randn(output.shape, generator=torch.Generator().manual_seed(7)))
+            gradient.append(torch.randn(output.shape, generator=torch.Generator().manual_seed(7)).to(output))
         return output.detach(), *torch.autograd.grad(output, call.leaves, gradient[0])
 
     return training

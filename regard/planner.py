@@ -13,7 +13,7 @@ import torch
 
 from regard.engines import ENGINES, Engine
 from regard.engines.costs import work_of
-from regard.engines.kernels.dispatch import is_worthwhile, why_plain, why_unsupported
+from regard.engines.kernels.dispatch import is_worthwhile, trust_kernels, why_plain, why_unsupported
 from regard.engines.kernels.support import RULES
 from regard.engines.torch_internals import sdpa_backends
 from regard.engines.work import Work
@@ -28,8 +28,8 @@ MOST_BYTES = 1 << 28
 
 # Which engine was chosen for calls of a kind and shape, without a mask and by mask, and how many are kept. A mask
 # is a value, and answers the same for ever.
-_CHOSEN: dict[Hashable, Engine] = {}
-_CHOSEN_BY_MASK: WeakKeyDictionary[Mask, dict[Hashable, Engine]] = WeakKeyDictionary()
+_CHOSEN: dict[Hashable, tuple[Engine, bool]] = {}  # and whether its kernels compute it
+_CHOSEN_BY_MASK: WeakKeyDictionary[Mask, dict[Hashable, tuple[Engine, bool]]] = WeakKeyDictionary()
 MOST_CHOSEN = 1024
 
 
@@ -73,12 +73,14 @@ def choose(problem: AttentionProblem, engine: str | Engine | None = None) -> Eng
     before = _CHOSEN if problem.mask is None else _CHOSEN_BY_MASK.setdefault(problem.mask, {})
     known = before.get(signature)
     if known is not None:
-        return known
+        if known[1]:
+            trust_kernels(problem)
+        return known[0]
     chosen, work, plain = _quickest(problem)
     if not (work.compiled and plain):  # kernels that are being compiled will be there
         if len(before) >= MOST_CHOSEN:
             before.clear()
-        before[signature] = chosen
+        before[signature] = chosen, chosen.pools_by_tiles and plain is None
     return chosen
 
 

@@ -26,6 +26,7 @@ from regard.validation import (
     check_dropout,
     check_dtypes,
     check_kinds,
+    check_parts,
     check_shapes,
 )
 from regard.weights import Weights
@@ -166,8 +167,8 @@ class AttentionProblem:
         What a score learns could still get NaN from a vector that a mask hides, times a gradient of 0: so gradients of
         learned scores go around vectors that are not finite.
         """
-        learns = torch.is_grad_enabled() and any(each.requires_grad for each in self.score.parameters())
-        self.__dict__["may_leak"] = learns and self.mask is not None
+        learns = self.mask is not None and torch.is_grad_enabled()
+        self.__dict__["may_leak"] = learns and any(each.requires_grad for each in self.score.parameters())
         self.__dict__["was_looked_at"] = False
         return self
 
@@ -275,6 +276,7 @@ def make_problem(
         weights = weights.within(keys.shape[-2])
     problem = AttentionProblem(queries, keys, values, score, weights, mask, float(dropout), seed, autocast_dtype)
     grid = problem.grid  # raises where batch axes do not broadcast
+    check_parts(problem.form.tensors(), grid.device, score)
     if mask is not None:
         mask.check(grid if all_keys else replace(grid, whole=False))
     return problem

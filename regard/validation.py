@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -136,6 +137,17 @@ def check_devices(queries: Tensor, keys: Tensor, values: Tensor) -> None:
             f"{values.device}. "
             f"Move them with .to({str(queries.device)!r})."
         )
+
+
+def check_parts(tensors: Iterable[Tensor], device: torch.device, score: object) -> None:
+    """Raise unless what a score has is where queries are."""
+    for tensor in tensors:
+        if tensor.device != device:
+            name = type(score).__name__
+            raise DeviceError(
+                f"`score` must be on the device of the queries: got {name} on {tensor.device} and queries on {device}. "
+                f"Move it with score.to({str(device)!r})."
+            )
 
 
 def _short(dtype: torch.dtype) -> str:

@@ -25,7 +25,7 @@ from regard.engines.work import Work
 from regard.modes import is_capturing, is_tracing
 from regard.problem import AttentionProblem
 from regard.scores.closures import capturing
-from regard.tensors import is_finite
+from regard.tensors import is_finite, without_autocast
 from regard.weights import OnePass, Weights
 from regard.weights.onepass import shift
 
@@ -101,7 +101,7 @@ class Tiled(Engine):
         if need_no_look(stream):
             assert stream.compiled is not None
             problem.without_a_look()
-            with torch.autocast(problem.grid.device.type, enabled=False):
+            with without_autocast(problem.grid.device.type):
                 with torch.no_grad():
                     pooled = stream.compiled.pool()
                 return attach(stream, pooled, ()).to(problem.dtype)

@@ -57,6 +57,9 @@ class GlobalKeys(Mask):
     def allows(self, rows: Tensor, columns: Tensor, grid: Grid) -> Tensor:
         if is_tracing():
             return torch.isin(columns, torch.tensor(self.positions, device=grid.device) % grid.n_keys)
+        if columns.is_cuda:  # isin looks for what is there more than once, and waits for it
+            row = torch.zeros(grid.n_keys, dtype=torch.bool, device=grid.device)
+            return row.index_fill_(0, self._columns_tensor(grid), True)[columns]
         return torch.isin(columns, self._columns_tensor(grid))
 
     def cover(self, rows: range, columns: range, grid: Grid) -> Cover:
@@ -92,7 +95,11 @@ class GlobalKeys(Mask):
         if kept is None or kept.n_keys != grid.n_keys or kept.tensor.device != grid.device:
             columns = sorted({position % grid.n_keys for position in self.positions})
             live = joined(range(column, column + 1) for column in columns)
-            tensor = torch.tensor(columns, dtype=torch.int64, device=grid.device)
+            tensor = torch.tensor(columns, dtype=torch.int64)
+            if grid.device.type == "cuda":  # from pinned memory, which nobody waits for
+                tensor = tensor.pin_memory().to(grid.device, non_blocking=True)
+            else:
+                tensor = tensor.to(grid.device)
             kept = self._resolved = _Resolved(grid.n_keys, columns, live, tensor)
         return kept
 

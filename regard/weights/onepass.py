@@ -71,6 +71,8 @@ class OnePass(Weights):
         return torch.where(blocked, 0, self.numerators(torch.where(blocked, 0, scores), None))
 
     def learned(self) -> tuple[Tensor, ...]:
+        if not self._parameters and not self._modules:  # most have none: no walk through a module
+            return ()
         return tuple(each for each in self.parameters() if each.requires_grad)
 
     def learned_gradients(

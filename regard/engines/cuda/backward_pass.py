@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from regard.engines.cuda.kernels.backward import differentiate_columns, differentiate_rows, row_facts
-from regard.engines.cuda.launch import Facts, Launch
+from regard.engines.cuda.launch import Facts, Launch, Strided
 from regard.engines.cuda.launch_settings import (
+    CHUNK,
     Settings,
     block_of,
+    blocks_of,
     column_settings,
     row_settings,
     safe_settings,
@@ -24,6 +25,7 @@ from regard.engines.cuda.listed_pass import differentiate_lists_by_columns, diff
 from regard.engines.cuda.masks import row_blocks
 
 FACT_ROWS = 32
+FLAGGED = 128  # rows or columns that share a flag, of what others have computed
 
 
 class RowGradients(NamedTuple):
@@ -42,139 +44,190 @@ class ColumnGradients(NamedTuple):
     sums: Tensor | None  # (entries, n_keys, steps)
 
 
-def facts_of(launch: Launch, statistics: Sequence[Tensor], gradient: Tensor, centre: Tensor | None) -> Facts:
+def facts_of(
+    launch: Launch,
+    statistics: Sequence[Tensor],
+    gradient: Strided,
+    centre: Strided | None,
+    *,
+    flag: Tensor | None = None,
+) -> Facts:
     """What every row is differentiated with.
 
     Args:
         launch: The problem.
         statistics: Peaks and totals, (entries, n_queries) each.
-        gradient: dO, which lies together.
-        centre: u in dS = slope · (dP − dO·u), likewise; None for 0.
+        gradient: dO.
+        centre: u in dS = slope · (dP − dO·u); None for 0.
+        flag: One number on the device, if nothing is to be done where it is 0.
     """
     levels, inverses, deltas = launch.empty(3, launch.n_entries, launch.n_queries)
     facts = Facts(levels if launch.is_rough else statistics[0], inverses, deltas)
     other = gradient if centre is None else centre
-    row_facts[(launch.n_entries * triton.cdiv(launch.n_queries, FACT_ROWS),)](
-        gradient,
-        launch.strides_of(gradient),
-        other,
-        launch.strides_of(other),
-        tuple(statistics),
-        tuple(facts),
-        launch.n_queries,
-        *launch.batch_sizes,
-        RULE=launch.program.rule,
-        CENTRED=centre is not None,
-        ROUGH=launch.is_rough,
-        WIDTH=launch.value_dim,
-        BLOCK_WIDTH=block_of(launch.value_dim),
-        ROWS=FACT_ROWS,
+    launch.run(
+        row_facts,
+        launch.n_entries * blocks_of(launch.n_queries, FACT_ROWS),
+        (
+            *gradient,
+            *other,
+            tuple(statistics),
+            tuple(facts),
+            () if flag is None else (flag,),
+            launch.n_queries,
+            *launch.batch_sizes,
+        ),
+        {
+            "RULE": launch.program.rule,
+            "CENTRED": centre is not None,
+            "ROUGH": launch.is_rough,
+            "WIDTH": launch.value_dim,
+            "BLOCK_WIDTH": block_of(launch.value_dim),
+            "ROWS": FACT_ROWS,
+        },
+        variant=(*_kinds(gradient), *_kinds(other), flag is None),
+        fresh=(gradient[0], other[0], *statistics),
     )
     return facts
 
 
 def differentiate_by_rows(
     launch: Launch,
-    gradient: Tensor,
+    gradient: Strided,
     facts: Facts,
     *,
     learns: Sequence[bool],
     learns_weight: bool,
-    flag: Tensor | None = None,
+    into: Strided | None = None,
+    flags: Tensor | None = None,
 ) -> RowGradients:
     """Gradients of queries, and of what steps and channels have learned.
 
     Args:
         launch: The problem.
-        gradient: dO, which lies together.
+        gradient: dO.
         facts: Of the rows.
         learns: Of each step, whether its parameter needs what rows give it.
         learns_weight: Whether the weights of channels need theirs.
-        flag: One number on the device, if nothing is to be done where it is 0.
+        into: Where gradients of queries are written; a new tensor, if left out.
+        flags: Of blocks of rows, if nothing is to be done where they are 0.
     """
     settings, program = _row_settings(launch), launch.program
     rows = launch.n_entries, launch.n_queries
-    to_left = launch.empty(*rows, launch.dim, dtype=_gradient_dtype(program.left, launch.n_entries))
+    if into is None:
+        to_left = launch.empty(*rows, launch.dim, dtype=_gradient_dtype(program.left, launch.n_entries))
+        into = to_left, launch.strides_of(to_left)
     sums = launch.empty(*rows, len(learns)) if any(learns) else None
     squares = launch.empty(*rows, launch.dim) if learns_weight else None
-    outputs = (to_left, to_left if sums is None else sums, to_left if squares is None else squares)
+    outputs = (*into, into[0] if sums is None else sums, into[0] if squares is None else squares)
     learning = {"LEARNS": tuple(learns), "LEARNS_WEIGHT": learns_weight}
     if program.mask.lists:
         differentiate_lists_by_rows(launch, gradient, facts, outputs, **learning)
     else:
-        n_blocks = triton.cdiv(launch.n_queries, settings.rows)
-        _differentiate(differentiate_rows, settings, launch, n_blocks, gradient, facts, outputs, flag=flag, **learning)
-    return RowGradients(to_left, sums, squares)
+        _differentiate(differentiate_rows, settings, launch, gradient, facts, outputs, flags=flags, **learning)
+    return RowGradients(into[0], sums, squares)
 
 
 def differentiate_by_columns(
-    launch: Launch, gradient: Tensor, facts: Facts, *, learns: Sequence[bool], flag: Tensor | None = None
+    launch: Launch,
+    gradient: Strided,
+    facts: Facts,
+    *,
+    learns: Sequence[bool],
+    into: tuple[Strided | None, Strided | None] = (None, None),
+    flags: Tensor | None = None,
 ) -> ColumnGradients:
     """Gradients of keys and values, and of what steps have learned for each key; arguments as above."""
     settings, program, grid = _column_settings(launch), launch.program, launch.program.problem.grid
     columns = launch.n_entries, launch.n_keys
-    to_right = launch.empty(*columns, launch.dim, dtype=_gradient_dtype(program.right, launch.n_entries))
-    to_values = launch.empty(*columns, launch.value_dim, dtype=_gradient_dtype(program.values, launch.n_entries))
+    to_right, to_values = into
+    if to_right is None:
+        new = launch.empty(*columns, launch.dim, dtype=_gradient_dtype(program.right, launch.n_entries))
+        to_right = new, launch.strides_of(new)
+    if to_values is None:
+        new = launch.empty(*columns, launch.value_dim, dtype=_gradient_dtype(program.values, launch.n_entries))
+        to_values = new, launch.strides_of(new)
     sums = launch.empty(*columns, len(learns)) if any(learns) else None
-    outputs = (to_right, to_values, to_right if sums is None else sums)
+    outputs = (*to_right, *to_values, to_right[0] if sums is None else sums)
+    found = ColumnGradients(to_right[0], to_values[0], sums)
     if program.mask.lists:
         differentiate_lists_by_columns(launch, gradient, facts, outputs, learns=tuple(learns))
-        return ColumnGradients(to_right, to_values, sums)
+        return found
     blocks: tuple[object, ...] = ()
     if program.mask.bounds:
-        first, stop = row_blocks(program.mask.bounds, grid, settings.rows, settings.columns)
+        flagged = settings.columns if flags is None else FLAGGED
+        first, stop = row_blocks(program.mask.bounds, grid, settings.rows, flagged)
         blocks = (first, program.batch.strides(first, 1), stop)
-    n_blocks = triton.cdiv(launch.n_keys, settings.columns)
-    _differentiate(
-        differentiate_columns, settings, launch, n_blocks, gradient, facts, outputs, blocks, flag=flag,
-        LEARNS=tuple(learns),
-    )  # fmt: skip
-    return ColumnGradients(to_right, to_values, sums)
+    learning = {"LEARNS": tuple(learns)}
+    _differentiate(differentiate_columns, settings, launch, gradient, facts, outputs, blocks, flags=flags, **learning)
+    return found
 
 
 def _differentiate(
     kernel: Any,
     settings: Settings,
     launch: Launch,
-    n_blocks: int,
-    gradient: Tensor,
+    gradient: Strided,
     facts: Facts,
-    outputs: tuple[Tensor, ...],
+    outputs: tuple[Any, ...],
     *more: tuple[object, ...],
-    flag: Tensor | None,
+    flags: Tensor | None,
     **learns: object,
 ) -> None:
     """Launch a kernel over blocks of rows or of columns, and the same once more for what is not finite."""
-    program = launch.program
-    flags = launch.flags(launch.n_entries * n_blocks) if flag is None else flag.expand(launch.n_entries * n_blocks)
-    by_rows = kernel is differentiate_rows
-    for safe in launch.passes if flag is None else (True,):
+    program, by_rows = launch.program, kernel is differentiate_rows
+    length = launch.n_queries if by_rows else launch.n_keys
+    passes = launch.passes if flags is None else (True,)
+    flagged = FLAGGED
+    if flags is None:
+        flagged = settings.rows if by_rows else settings.columns
+        flags = launch.flags(launch.n_entries * blocks_of(length, flagged))
+    for safe in passes:
         chosen = safe_settings(settings, launch.shape) if safe else settings
-        size = chosen.rows if by_rows else chosen.columns
-        n_blocks = triton.cdiv(launch.n_queries if by_rows else launch.n_keys, size)
-        kernel[(launch.n_entries * n_blocks,)](
-            launch.inputs,
-            (gradient, launch.strides_of(gradient)),
-            tuple(facts),
-            (*outputs, flags.contiguous()),
-            program.terms,
-            launch.mask,
-            *more,
-            launch.dropout,
-            launch.n_queries,
-            launch.n_keys,
-            *launch.line,
-            *launch.batch_sizes,
-            program.scale,
-            SAFE=safe,
-            ROWS=chosen.rows,
-            COLUMNS=chosen.columns,
-            FLAGGED=settings.rows if by_rows else settings.columns,
-            **learns,
-            **launch.codes,
-            **launch.backward_codes,
-            **chosen.options,
+        n_programs = launch.n_entries * blocks_of(length, chosen.rows if by_rows else chosen.columns)
+        launch.run(
+            kernel,
+            blocks_of(n_programs, CHUNK) if safe else n_programs,
+            (
+                launch.inputs,
+                gradient,
+                tuple(facts),
+                (*outputs, flags),
+                program.terms,
+                launch.mask,
+                *more,
+                launch.dropout,
+                launch.n_queries,
+                launch.n_keys,
+                *launch.line,
+                *launch.batch_sizes,
+                program.scale,
+                n_programs,
+            ),
+            {
+                "SAFE": safe,
+                "ROWS": chosen.rows,
+                "COLUMNS": chosen.columns,
+                "FLAGGED": flagged,
+                **learns,
+                **launch.codes,
+                **launch.backward_codes,
+            },
+            chosen.options,
+            variant=(
+                safe,
+                flagged,
+                *learns.values(),
+                *launch.backward_codes.values(),
+                *_kinds(gradient),
+                *_kinds(outputs),
+            ),
+            fresh=(gradient[0], facts.levels, flags, *[each for each in outputs if isinstance(each, Tensor)]),
         )
+
+
+def _kinds(outputs: tuple[Any, ...]) -> list[object]:
+    """What kernels are compiled for of what they write into."""
+    return [each.dtype if isinstance(each, Tensor) else each for each in outputs]
 
 
 def _row_settings(launch: Launch) -> Settings:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from regard.engines.kernels.protocol import Compiled, Kernels
-from regard.masks import GlobalKeys, KeyMask
+from regard.engines.kernels.protocol import Compiled, Guard, Kernels
+from regard.masks import Allowed
 from regard.modes import is_capturing
 from regard.problem import AttentionProblem
 from regard.scores import steps
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 MOST_DIM = 256  # of keys and of values: a block of rows stays in registers, a block of keys in shared memory
 OLDEST = (8, 0)
-MOST_MASK_BYTES = 1 << 28
+MOST_MASK_BYTES = 1 << 28  # of the rows that are taken at a time
+EVEN = 128
 
 
 class CudaKernels(Kernels):
@@ -53,8 +54,8 @@ class CudaKernels(Kernels):
         dim, value_dim = form.tensors()[0].shape[-1], problem.values.shape[-1]
         if max(dim, value_dim) > MOST_DIM:
             return f"the kernels of this device take vectors of up to {MOST_DIM}, not {max(dim, value_dim)}"
-        if _mask_bytes(problem) > MOST_MASK_BYTES:
-            return f"the kernels of this device would need more than {MOST_MASK_BYTES >> 20} MiB for this mask"
+        if _at_a_time(problem)[0] == 0:
+            return f"the kernels of this device would need more than {MOST_MASK_BYTES >> 20} MiB for a row of this mask"
         for step in form.steps:
             if isinstance(step, steps.AddRelative) and step.table.requires_grad:
                 return "the kernels of this device do not differentiate tables of relative positions"
@@ -64,18 +65,35 @@ class CudaKernels(Kernels):
 
     def bytes(self, problem: AttentionProblem) -> int:
         grid = problem.grid
-        return 12 * math.prod(grid.batch_shape) * grid.n_queries + _mask_bytes(problem)
+        n_rows, mask_bytes = _at_a_time(problem)
+        # A block of rows has an output of its own before it is put to the others.
+        row_bytes = problem.values.shape[-1] * problem.dtype.itemsize + 12
+        apart = 0 if n_rows == grid.n_queries else n_rows * row_bytes
+        return math.prod(grid.batch_shape) * (12 * grid.n_queries + apart) + mask_bytes
 
     def seconds(self, work: Work) -> float:
         return 40e-6 + work.pairs * work.live * work.depth * 512 / 3e14 * (4.5 if work.training else 1)
+
+    def guard(self, problem: AttentionProblem) -> Guard:
+        from regard.engines.cuda.mending import CudaGuard
+
+        return CudaGuard(problem)
 
     def compile(self, problem: AttentionProblem) -> Compiled:
         from regard.engines.cuda.cuda_problem import CudaProblem
         from regard.engines.cuda.packing import PackedProblem, packed
         from regard.engines.cuda.program import translate
+        from regard.engines.cuda.row_chunks import ChunkedProblem
 
-        by_rows = packed(problem)
-        return CudaProblem(translate(problem)) if by_rows is None else PackedProblem(problem, by_rows)
+        by_rows, grid = packed(problem), problem.grid
+        if by_rows is not None:
+            return PackedProblem(problem, by_rows)
+        # A byte for each pair is the most that a mask takes: most are not asked.
+        if problem.mask is not None and math.prod(grid.batch_shape) * grid.n_queries * grid.n_keys > MOST_MASK_BYTES:
+            n_rows, _ = _at_a_time(problem)
+            if n_rows < grid.n_queries:
+                return ChunkedProblem(problem, n_rows)
+        return CudaProblem(translate(problem))
 
 
 @cache
@@ -98,20 +116,33 @@ def _unusable(device: torch.device) -> str | None:
     return None
 
 
-def _mask_bytes(problem: AttentionProblem) -> int:
-    """What the mask of a problem takes on the device, but for a few numbers of each row."""
+def _at_a_time(problem: AttentionProblem) -> tuple[int, int]:
+    """How many rows the kernels take at a time, 0 where one is too many, and the bytes of the mask of those."""
+    n_rows, row_bytes = _mask_rows(problem)
+    most = MOST_MASK_BYTES // max(row_bytes, 1)
+    if n_rows <= most:
+        return problem.grid.n_queries, n_rows * row_bytes
+    # Blocks that begin at even places are computed by one kernel.
+    most = most - most % EVEN if most > EVEN else most
+    return most, most * row_bytes
+
+
+def _mask_rows(problem: AttentionProblem) -> tuple[int, int]:
+    """How many rows of the mask of a problem lie on the device, but for a few numbers of each, and their bytes."""
     from regard.engines.cuda.masks import longest_list, split
 
     mask, grid = problem.mask, problem.grid
     first = range(min(grid.n_queries, 1))
     if mask is None or mask.bounds(first, grid) is not None:
-        return 0
+        return 0, 0
     listed = longest_list(mask, grid)
     if listed is not None:
-        return math.prod(mask.batch_axes().batch_shape) * grid.n_queries * 8 * listed
+        return grid.n_queries, math.prod(mask.batch_axes().batch_shape) * 8 * listed
     others = split(mask, first, grid)[2]
-    if not others:
-        return 0
-    # Some are one row of bytes for all queries.
-    n_rows = 1 if all(type(each) in (KeyMask, GlobalKeys) for each in others) else grid.n_queries
-    return math.prod(reduce(and_, others).batch_axes().batch_shape) * n_rows * grid.n_keys
+    # By type, not isinstance: a tensor that was given is read where it lies.
+    if not others or (len(others) == 1 and type(others[0]) is Allowed):
+        return 0, 0
+    # Some say the same of all queries or all keys, and only their tiles show for how many batch entries they speak.
+    corner = reduce(and_, others).tile(range(min(grid.n_queries, 2)), range(min(grid.n_keys, 2)), grid)
+    *batch, height, width = corner.shape
+    return (1 if height == 1 else grid.n_queries), math.prod(batch) * (1 if width == 1 else grid.n_keys)

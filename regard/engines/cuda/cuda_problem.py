@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -17,8 +16,7 @@ from regard.engines.cuda.backward_pass import (
     facts_of,
 )
 from regard.engines.cuda.forward_pass import pool, sum_rows
-from regard.engines.cuda.launch import Launch
-from regard.engines.cuda.mending import mend_gradients, mend_output
+from regard.engines.cuda.launch import Launch, on_device
 from regard.engines.cuda.program import Program, Role
 from regard.engines.kernels import codes
 from regard.engines.kernels.protocol import Compiled, Readable
@@ -42,19 +40,14 @@ class CudaProblem(Compiled):
         self._launch = Launch(program)
 
     def sums(self) -> Sums:
-        with self._on_its_device():
+        with on_device(self._launch.device):
             pooled, peaks, totals = sum_rows(self._launch)
         return Sums(self._by_row(peaks), self._by_row(totals), pooled.reshape(*self._rows, -1))
 
     def pool(self) -> Pooled:
-        with self._on_its_device():
+        with on_device(self._launch.device):
             output, peaks, totals = pool(self._launch)
         return Pooled(output, (self._by_row(peaks), self._by_row(totals)), None)
-
-    def _on_its_device(self) -> AbstractContextManager[object]:
-        """Triton launches on the current device, whatever its pointers are of."""
-        device = self._launch.device
-        return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
     @property
     def _rows(self) -> tuple[int, ...]:
@@ -66,7 +59,7 @@ class CudaProblem(Compiled):
     def gradients(
         self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor
     ) -> list[Tensor | None]:
-        with self._on_its_device():
+        with on_device(self._launch.device):
             return self._gradients(needed, statistics, centre, gradient)
 
     def _gradients(
@@ -78,7 +71,9 @@ class CudaProblem(Compiled):
         gradient = gradient.to(problem.values.dtype).expand(problem.output_shape).contiguous()
         rows = launch.n_entries, launch.n_queries
         given = [each.expand(*self._rows, 1).reshape(rows).contiguous() for each in statistics[:2]]
-        facts = facts_of(launch, given, gradient, None if centre is None else centre.contiguous())
+        to_output = gradient, launch.strides_of(gradient)
+        centre = None if centre is None else centre.contiguous()
+        facts = facts_of(launch, given, to_output, None if centre is None else (centre, launch.strides_of(centre)))
 
         n_fixed = 3 if self.program.form == codes.WEIGHTED_SQUARE else 2
         wanted = [
@@ -96,9 +91,9 @@ class CudaProblem(Compiled):
         ]
         of_rows = of_columns = None
         if needed[0] or any(by_row) or to_weight:
-            of_rows = differentiate_by_rows(launch, gradient, facts, learns=by_row, learns_weight=to_weight)
+            of_rows = differentiate_by_rows(launch, to_output, facts, learns=by_row, learns_weight=to_weight)
         if needed[1] or any(by_column) or needed[n_form]:
-            of_columns = differentiate_by_columns(launch, gradient, facts, learns=by_column)
+            of_columns = differentiate_by_columns(launch, to_output, facts, learns=by_column)
         if needed[0] and of_rows is not None:
             found[0] = self._summed(of_rows.to_left, tensors[0])
         if needed[1] and of_columns is not None:
@@ -112,14 +107,6 @@ class CudaProblem(Compiled):
         if any(needed[n_form + 1 :]):
             found.append(self._sink_gradient(statistics, facts.deltas))
         return found + [None] * (len(needed) - len(found))
-
-    def mend_output(self, output: Tensor) -> None:
-        with self._on_its_device():
-            mend_output(self._launch, output)
-
-    def mend_gradients(self, output: Tensor, gradient: Tensor, found: Sequence[Tensor | None]) -> list[Tensor | None]:
-        with self._on_its_device():
-            return mend_gradients(self._launch, output, gradient, found)
 
     def _summed(self, gradient: Tensor, like: Tensor) -> Tensor:
         """The gradient of a tensor from that of every batch entry."""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import torch
-import triton
 from torch import Tensor
 
 from regard.engines.cuda.kernels.forward import merge_splits, pool_rows
 from regard.engines.cuda.kernels.tile_scores import gate_factors
 from regard.engines.cuda.launch import Launch
-from regard.engines.cuda.launch_settings import Settings, block_of, forward_settings, safe_settings, shared_memory
+from regard.engines.cuda.launch_settings import (
+    CHUNK,
+    Settings,
+    block_of,
+    blocks_of,
+    forward_settings,
+    safe_settings,
+    shared_memory,
+)
 from regard.engines.cuda.listed_pass import pool_lists
 
 # Programs for each multiprocessor that few queries, and one alone, are split for; and tiles that a share has at least.
@@ -22,7 +29,7 @@ def factors_of(gates: Tensor) -> Tensor:
     """e^−g of gates, in float32, lying together."""
     gates = gates.contiguous()
     factors = torch.empty_like(gates, dtype=torch.float32)
-    gate_factors[(triton.cdiv(gates.numel(), GATES),)](gates, factors, gates.numel(), SIZE=GATES)
+    gate_factors[(blocks_of(gates.numel(), GATES),)](gates, factors, gates.numel(), SIZE=GATES)
     return factors
 
 
@@ -50,36 +57,43 @@ def pool(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
         _launch_rows(launch, settings, 1, (output, launch.strides_of(output), peaks, totals), split=False)
         return output, peaks, totals
     sums = _sum_shares(launch, settings, n_splits)
-    merge_splits[(launch.n_entries * launch.n_queries,)](
-        sums,
-        (output, launch.strides_of(output), peaks, totals),
-        launch.sink,
-        launch.n_queries,
-        *launch.batch_sizes,
-        n_splits,
-        RULE=launch.program.rule,
-        SINK=bool(launch.sink),
-        VALUE_DIM=launch.value_dim,
-        BLOCK_VALUE_DIM=block_of(launch.value_dim),
-        SPLITS=MERGED,
+    launch.run(
+        merge_splits,
+        launch.n_entries * launch.n_queries,
+        (
+            sums,
+            (output, launch.strides_of(output), peaks, totals),
+            launch.sink,
+            launch.n_queries,
+            *launch.batch_sizes,
+            n_splits,
+        ),
+        {
+            "RULE": launch.program.rule,
+            "SINK": bool(launch.sink),
+            "VALUE_DIM": launch.value_dim,
+            "BLOCK_VALUE_DIM": block_of(launch.value_dim),
+            "SPLITS": MERGED,
+        },
     )
     return output, peaks, totals
 
 
-def pool_flagged(launch: Launch, output: Tensor, flag: Tensor) -> tuple[Tensor, Tensor]:
-    """(peaks, totals) of every row, and the output written again, in place; nothing of it where the flag is 0.
+def pool_flagged(
+    launch: Launch, output: Tensor, strides: tuple[int, ...], flags: Tensor, flagged: int
+) -> tuple[Tensor, Tensor]:
+    """(peaks, totals) of every row that is flagged, and its output written again, in place.
 
     Args:
         launch: The problem.
-        output: As the problem has it, its vectors lying together.
-        flag: One number on the device.
+        output: As the problem has it.
+        strides: Of the output, as kernels take them.
+        flags: On the device.
+        flagged: How many rows share one; 0 where all do.
     """
-    settings = _settings(launch)
     peaks, totals = launch.empty(2, launch.n_entries, launch.n_queries)
     assert not launch.program.mask.lists  # no mask of PyTorch's kernels is one
-    outputs = output, launch.strides_of(output), peaks, totals
-    n_flags = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows)
-    _launch_rows(launch, settings, 1, outputs, split=False, flags=flag.expand(n_flags).contiguous())
+    _launch_rows(launch, _settings(launch), 1, (output, strides, peaks, totals), split=False, flags=(flags, flagged))
     return peaks, totals
 
 
@@ -91,8 +105,8 @@ def _n_splits(launch: Launch, settings: Settings) -> int:
     """In how many shares keys are split: as few as keep the whole GPU at work."""
     if launch.device.type != "cuda":
         return 1
-    programs = launch.n_entries * triton.cdiv(launch.n_queries, settings.rows)
-    tiles = triton.cdiv(launch.n_keys, settings.columns)
+    programs = launch.n_entries * blocks_of(launch.n_queries, settings.rows)
+    tiles = blocks_of(launch.n_keys, settings.columns)
     per_processor = PROGRAMS_OF_ONE if settings.rows == 1 else PROGRAMS
     room = per_processor * torch.cuda.get_device_properties(launch.device).multi_processor_count
     return int(max(min(room // programs, tiles // LEAST_TILES), 1))
@@ -116,34 +130,48 @@ def _launch_rows(
     outputs: tuple[Tensor, tuple[int, ...], Tensor, Tensor],
     *,
     split: bool,
-    flags: Tensor | None = None,
+    flags: tuple[Tensor, int] | None = None,
 ) -> None:
-    """Launch over all rows, then over those that are flagged; over these alone, where flags are given."""
+    """Launch over all rows, then over those that are flagged; over these alone, where flags are given.
+
+    `flags`: and how many rows share one.
+    """
     passes = launch.passes if flags is None else (True,)
     if flags is None:
-        flags = launch.flags(launch.n_entries * triton.cdiv(launch.n_queries, settings.rows) * n_splits)
+        n_flags = launch.n_entries * blocks_of(launch.n_queries, settings.rows) * n_splits
+        flags = launch.flags(n_flags), settings.rows
     for safe in passes:
         chosen = safe_settings(settings, launch.shape) if safe else settings
-        pool_rows[(launch.n_entries * triton.cdiv(launch.n_queries, chosen.rows) * n_splits,)](
-            launch.inputs,
-            (*outputs, flags),
-            launch.program.terms,
-            launch.mask,
-            launch.sink,
-            launch.dropout,
-            launch.n_queries,
-            launch.n_keys,
-            *launch.line,
-            *launch.batch_sizes,
-            launch.program.scale,
-            n_splits,
-            SINK=bool(launch.sink),
-            SPLIT=split,
-            SAFE=safe,
-            ROWS=chosen.rows,
-            COLUMNS=chosen.columns,
-            FLAG_ROWS=settings.rows,
-            FLAG_COLUMNS=settings.columns,
-            **launch.codes,
-            **chosen.options,
+        n_programs = launch.n_entries * blocks_of(launch.n_queries, chosen.rows) * n_splits
+        launch.run(
+            pool_rows,
+            blocks_of(n_programs, CHUNK) if safe else n_programs,
+            (
+                launch.inputs,
+                (*outputs, flags[0]),
+                launch.program.terms,
+                launch.mask,
+                launch.sink,
+                launch.dropout,
+                launch.n_queries,
+                launch.n_keys,
+                *launch.line,
+                *launch.batch_sizes,
+                launch.program.scale,
+                n_splits,
+                n_programs,
+            ),
+            {
+                "SINK": bool(launch.sink),
+                "SPLIT": split,
+                "SAFE": safe,
+                "ROWS": chosen.rows,
+                "COLUMNS": chosen.columns,
+                "FLAG_ROWS": flags[1],
+                "FLAG_COLUMNS": settings.columns,
+                **launch.codes,
+            },
+            chosen.options,
+            variant=(safe, split, flags[1], outputs[0].dtype, outputs[1]),
+            fresh=outputs[:1],
         )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from regard.engines import torch_internals
 from regard.engines.cuda.launch_settings import Shape, block_of
+from regard.engines.cuda.launcher import launch as run
 from regard.engines.cuda.program import Program
 from regard.engines.kernels import codes
 from regard.weights import Softmax
@@ -21,6 +25,16 @@ UNBOUNDED = {codes.CONIC, codes.RAW}
 ADDING = {codes.ADD_ROW, codes.ADD_COLUMN, codes.ADD_PAIRS, codes.RELATIVE}
 HARMLESS = {*ADDING, codes.DISTANCE, codes.LINE_DISTANCE}
 COMPACT = {codes.INDICATOR, codes.PARABOLA, codes.TENT}
+
+
+Strided: TypeAlias = tuple[Tensor, tuple[int, ...]]  # a tensor with its strides, as kernels take them
+
+
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the current device, whatever its pointers are of: make it this one."""
+    if device.type != "cuda" or torch.cuda.current_device() == device.index:
+        return nullcontext()
+    return torch.cuda.device(device)
 
 
 class Facts(NamedTuple):
@@ -44,18 +58,35 @@ class Launch:
         self.batch_sizes = program.batch.sizes[1:]
         self.n_entries = program.n_entries
 
+    def run(
+        self,
+        kernel: Any,
+        n_programs: int,
+        arguments: Sequence[Any],
+        constants: Mapping[str, Any],
+        options: Mapping[str, int] = MappingProxyType({}),
+        *,
+        variant: Hashable = (),
+        fresh: Sequence[Tensor] = (),
+    ) -> None:
+        """Launch a kernel for this program, as `launcher.launch`."""
+        layout = self.program.layout
+        run(kernel, n_programs, arguments, constants, options, layout=layout, variant=variant, fresh=fresh)
+
     @cached_property
     def inputs(self) -> tuple[Any, ...]:
         """Queries, keys, values, and weights of channels if there are any, each with its strides."""
         program = self.program
-        tensors = [(program.left, 2), (program.right, 2), (program.values, 2)]
+        tensors = [program.left, program.right, program.values]
         if program.weight is not None:
-            tensors.append((program.weight, 1))
-        return tuple(part for each, own in tensors for part in (each, program.batch.strides(each, own)))
+            tensors.append(program.weight)
+        return tuple([part for each in zip(tensors, program.layout.strides, strict=False) for part in each])
 
     @cached_property
     def mask(self) -> tuple[Any, ...]:
-        return self.program.mask.spelled(self.program.batch)
+        mask, strides = self.program.mask, self.program.layout.strides
+        stop = len(strides) - len(self.program.beside)
+        return mask.spelled(strides[stop - len(mask.strided()) : stop])
 
     @property
     def line(self) -> tuple[int, int]:
@@ -67,7 +98,7 @@ class Launch:
         sink, rule = self.program.sink, self.program.problem.rule
         if sink is None and isinstance(rule, Softmax) and rule.sink is not None:
             sink = self._number(float(rule.sink), torch.float32)
-        return () if sink is None else (sink, self.program.batch.strides(sink, 0))
+        return () if sink is None else (sink, self.program.batch.strides(sink, 0))  # of one number or one for each head
 
     @cached_property
     def dropout(self) -> tuple[Any, ...]:
@@ -83,9 +114,12 @@ class Launch:
         """A number on the device, written there: copied from the host, it would be waited for."""
         return torch.full((), value, dtype=dtype, device=self.device)
 
-    @cached_property
+    @property
     def codes(self) -> dict[str, Any]:
         """What every kernel over tiles is specialised by."""
+        return self.program.layout.keep("codes", self._codes)
+
+    def _codes(self) -> dict[str, Any]:
         program = self.program
         return {
             "FORM": program.form,
@@ -115,7 +149,7 @@ class Launch:
 
     @property
     def _folds(self) -> bool:
-        """Whether the scale is no multiplication of its own in the forward pass: it is part of softmax, or of a gate."""
+        """Whether the forward pass multiplies by the scale within softmax, or within a gate."""
         program = self.program
         if program.form != codes.DOT or not self.is_rough or not 1e-30 < abs(program.scale) < 1e30:
             return False
@@ -140,6 +174,9 @@ class Launch:
     @property
     def shape(self) -> Shape:
         """What the size of blocks depends on."""
+        return self.program.layout.keep("shape", self._shape)
+
+    def _shape(self) -> Shape:
         program = self.program
         itemsize = 4 if self.is_whole else program.left.dtype.itemsize
         by_pairs = bool(program.mask.pairs) or codes.ADD_PAIRS in program.steps

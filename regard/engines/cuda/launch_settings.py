@@ -39,6 +39,8 @@ class Shape(NamedTuple):
         return max(block_of(self.dim), block_of(self.value_dim))
 
 
+CHUNK = 16  # blocks that a program of the safe pass looks after; as in `kernels/tile_scores.py`
+
 # What is taken where the settings of a shape need more shared memory than there is: own block, the other's, stages.
 SMALLER = ((64, 64, 2), (64, 32, 2), (64, 32, 1), (32, 32, 1), (16, 32, 1), (16, 16, 1))
 
@@ -46,6 +48,11 @@ SMALLER = ((64, 64, 2), (64, 32, 2), (64, 32, 1), (32, 32, 1), (16, 32, 1), (16,
 def block_of(dim: int) -> int:
     """The block that holds a dim: a power of two, 16 at least, as matrix units take them."""
     return max(1 << (dim - 1).bit_length(), 16)
+
+
+def blocks_of(length: int, size: int) -> int:
+    """How many blocks of a size hold so many."""
+    return -(-length // size)
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.engines.cuda.kernels.listed import differentiate_listed_columns, differentiate_listed_rows, pool_listed
-from regard.engines.cuda.launch import Facts, Launch
+from regard.engines.cuda.launch import Facts, Launch, Strided
 from regard.engines.cuda.launch_settings import block_of
 from regard.engines.cuda.masks import listing_of
 
@@ -20,70 +20,97 @@ NEEDLESS = frozenset({"EXACT", "EXCLUDES", "FOLDS", "MASK", "PRECISION", "ROUGH"
 def pool_lists(launch: Launch, output: Tensor, peaks: Tensor, totals: Tensor, *, finish: bool) -> None:
     """Write the output and the statistics of every row, or their sums where they are not to be finished."""
     lists = launch.program.mask.lists[0]
-    pool_listed[(launch.n_entries * launch.n_queries,)](
-        launch.inputs,
-        (output, peaks, totals),
-        launch.program.terms,
-        launch.mask,
-        launch.sink,
-        launch.dropout,
-        launch.n_queries,
-        launch.n_keys,
-        lists.shape[-1],
-        *launch.batch_sizes,
-        launch.program.scale,
-        SINK=bool(launch.sink),
-        FINISH=finish,
-        LISTED=_listed(lists),
-        **_codes(launch),
-        **_options(launch),
+    launch.run(
+        pool_listed,
+        launch.n_entries * launch.n_queries,
+        (
+            launch.inputs,
+            (output, peaks, totals),
+            launch.program.terms,
+            launch.mask,
+            launch.sink,
+            launch.dropout,
+            launch.n_queries,
+            launch.n_keys,
+            lists.shape[-1],
+            *launch.batch_sizes,
+            launch.program.scale,
+        ),
+        {"SINK": bool(launch.sink), "FINISH": finish, "LISTED": _listed(lists), **_codes(launch)},
+        _options(launch),
+        variant=(finish, output.dtype),
     )
 
 
 def differentiate_lists_by_rows(
-    launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...], **learns: object
+    launch: Launch, gradient: Strided, facts: Facts, outputs: tuple[Any, ...], **learns: object
 ) -> None:
     """Write the gradients of queries, and of what steps and channels have learned."""
     lists = launch.program.mask.lists[0]
-    differentiate_listed_rows[(launch.n_entries * launch.n_queries,)](
-        *_given(launch, gradient, facts, outputs),
-        launch.mask,
-        launch.dropout,
-        launch.n_queries,
-        launch.n_keys,
-        lists.shape[-1],
-        *launch.batch_sizes,
-        launch.program.scale,
-        LISTED=_listed(lists),
-        **learns,
-        **_backward_codes(launch),
-        **_options(launch),
+    launch.run(
+        differentiate_listed_rows,
+        launch.n_entries * launch.n_queries,
+        (
+            *_given(launch, gradient, facts, outputs),
+            launch.mask,
+            launch.dropout,
+            launch.n_queries,
+            launch.n_keys,
+            lists.shape[-1],
+            *launch.batch_sizes,
+            launch.program.scale,
+        ),
+        {"LISTED": _listed(lists), **learns, **_backward_codes(launch)},
+        _options(launch),
+        **_variant(launch, gradient, facts, outputs, *learns.values()),
     )
 
 
 def differentiate_lists_by_columns(
-    launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...], *, learns: tuple[bool, ...]
+    launch: Launch,
+    gradient: Strided,
+    facts: Facts,
+    outputs: tuple[Any, ...],
+    *,
+    learns: tuple[bool, ...],
 ) -> None:
     """Write the gradients of keys and values, and of what steps have learned for each key."""
     batch, lists = launch.program.batch, launch.program.mask.lists[0]
     rows, begins = listing_of(lists, launch.n_keys)
-    differentiate_listed_columns[(launch.n_entries * launch.n_keys,)](
-        *_given(launch, gradient, facts, outputs),
-        (rows, batch.strides(rows, 1), begins, batch.strides(begins, 1)),
-        launch.dropout,
-        launch.n_queries,
-        launch.n_keys,
-        *launch.batch_sizes,
-        launch.program.scale,
-        LEARNS=learns,
-        LISTED=_listed(lists),
-        **_backward_codes(launch),
-        **_options(launch),
+    launch.run(
+        differentiate_listed_columns,
+        launch.n_entries * launch.n_keys,
+        (
+            *_given(launch, gradient, facts, outputs),
+            (rows, batch.strides(rows, 1), begins, batch.strides(begins, 1)),
+            launch.dropout,
+            launch.n_queries,
+            launch.n_keys,
+            *launch.batch_sizes,
+            launch.program.scale,
+        ),
+        {"LEARNS": learns, "LISTED": _listed(lists), **_backward_codes(launch)},
+        _options(launch),
+        **_variant(launch, gradient, facts, outputs, learns),
     )
 
 
-def _given(launch: Launch, gradient: Tensor, facts: Facts, outputs: tuple[Tensor, ...]) -> tuple[Any, ...]:
-    return launch.inputs, (gradient, launch.strides_of(gradient)), tuple(facts), outputs, launch.program.terms
+def _variant(
+    launch: Launch, gradient: Strided, facts: Facts, outputs: tuple[Any, ...], *learns: object
+) -> dict[str, Any]:
+    """What a kernel is compiled for beside the layout."""
+    variant = (
+        gradient[0].dtype,
+        gradient[1],
+        *learns,
+        *launch.backward_codes.values(),
+        *[each.dtype for each in outputs if isinstance(each, Tensor)],
+    )
+    return {"variant": variant, "fresh": (gradient[0], facts.levels)}
+
+
+def _given(launch: Launch, gradient: Strided, facts: Facts, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return launch.inputs, gradient, tuple(facts), outputs, launch.program.terms
 
 
 def _codes(launch: Launch) -> dict[str, Any]:

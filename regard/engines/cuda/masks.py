@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -10,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.engines.cuda.batch import Batch
 from regard.engines.kernels.codes import BOUNDS, DOCUMENTS, LINE, LISTS, PAIRS
 from regard.grid import Grid
 from regard.masks import Causal, Mask, RandomKeys, SameDocument, Selected, Strided, Window
@@ -52,15 +52,18 @@ class MaskTensors:
             whole(self.bounds, 1), whole(self.pairs, 2), whole(self.documents, 1), whole(self.lists, 2), self.line
         )
 
-    def spelled(self, batch: Batch) -> tuple[Any, ...]:
-        """Pointers and strides, as kernels take them: of lists, or of bounds, pairs and documents."""
+    def spelled(self, strides: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
+        """Pointers and strides, as kernels take them: of lists, or of bounds, pairs and documents.
 
-        def parts(tensors: tuple[Tensor, ...], own: int) -> tuple[Any, ...]:
-            return tuple(part for each in tensors for part in (each, batch.strides(each, own)))
+        Args:
+            strides: Of each tensor, in the order of `strided`.
+        """
+        places = {id(each): place for (each, _), place in zip(self.strided(), strides, strict=True)}
 
-        if self.lists:
-            return parts(self.lists, 2)
-        return parts(self.bounds, 1), parts(self.pairs, 2), parts(self.documents, 1)
+        def parts(tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
+            return tuple([part for each in tensors for part in (each, places[id(each)])])
+
+        return parts(self.lists) if self.lists else (parts(self.bounds), parts(self.pairs), parts(self.documents))
 
 
 def mask_tensors(mask: Mask | None, grid: Grid) -> MaskTensors:

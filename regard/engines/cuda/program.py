@@ -6,13 +6,16 @@ Nothing is computed here and nothing is copied, unless tensors lie in a way that
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
+from regard.engines import torch_internals
 from regard.engines.cuda.batch import Batch, join
+from regard.engines.cuda.layout import Layout, layout_of
 from regard.engines.cuda.masks import MaskTensors, mask_tensors
 from regard.engines.kernels import codes
 from regard.engines.kernels.support import RULES
@@ -30,11 +33,11 @@ class Program:
     """A problem for kernels."""
 
     problem: AttentionProblem
-    batch: Batch
+    layout: Layout
     left: Tensor
     right: Tensor
     values: Tensor
-    weight: Tensor | None  # of the channels of squared distances, (..., channels); None for dot products
+    weight: Tensor | None  # of the channels of squared distances, (..., channels)
     sink: Tensor | None  # one that is a tensor
     form: int  # its code
     scale: float
@@ -43,43 +46,74 @@ class Program:
     mask: MaskTensors
     roles: tuple[tuple[int, Role] | None, ...]  # for each tensor of the steps: the gradient it gets, by step and axis
 
+    rule: int  # its code
+    beside: tuple[tuple[int, ...], ...] = ()  # strides of tensors that are no part of the problem
+
     @property
-    def rule(self) -> int:
-        return RULES[type(self.problem.rule)]
+    def batch(self) -> Batch:
+        return self.layout.batch
 
     @property
     def n_entries(self) -> int:
         return math.prod(self.problem.grid.batch_shape)
 
 
-def translate(problem: AttentionProblem) -> Program:
-    """The program of a problem that the kernels have all parts of."""
-    tensors, mask = _tensors_of(problem), mask_tensors(problem.mask, problem.grid)
-    batch_shape = problem.grid.batch_shape
-    batch = join(batch_shape, [*tensors.strided(), *mask.strided()])
-    if batch is None:
-        mask = mask.of_every_entry(problem.grid)
-        batch = join(batch_shape, [*tensors.strided(), *mask.strided()])
-    if batch is None:  # what had to be copied lies otherwise than `can_join` saw it
-        tensors = tensors.of_every_entry(batch_shape)
-        batch = join(batch_shape, [*tensors.strided(), *mask.strided()])
-    assert batch is not None
-    form, found = problem.form, tensors.steps
+def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Program:
+    """The program of a problem that the kernels have all parts of.
+
+    Args:
+        problem: What is computed.
+        beside: Tensors `(*batch_shape, n, dim)` that kernels are to read or write besides.
+    """
+    form, grid, rule = problem.form, problem.grid, RULES[type(problem.rule)]
     assert isinstance(form, DotForm | ChannelForm)
+    tensors, mask = _tensors_of(problem), mask_tensors(problem.mask, grid)
+    steps = tuple([each.code for each in tensors.steps])
+    has_sink = isinstance(problem.rule, Softmax) and problem.rule.sink is not None
+    numbers = tuple([each.numbers for each in tensors.steps])
+    kind = (
+        _form_code(form),
+        form.scale,
+        steps,
+        numbers,
+        rule,
+        has_sink,
+        mask.code,
+        mask.line,
+        problem.dropout,
+        grid.n_queries,
+        grid.n_keys,
+        grid.device,
+        torch_internals.allows_tf32(),
+    )
+    others = [(each, 2) for each in beside]
+    layout = layout_of(kind, grid.batch_shape, [*tensors.strided(), *mask.strided(), *others])
+    if layout is None:
+        mask = mask.of_every_entry(grid)
+        layout = layout_of(kind, grid.batch_shape, [*tensors.strided(), *mask.strided(), *others])
+    if layout is None:  # what had to be copied lies otherwise than `can_join` saw it
+        tensors = tensors.of_every_entry(grid.batch_shape)
+        layout = layout_of(kind, grid.batch_shape, [*tensors.strided(), *mask.strided(), *others])
+    assert layout is not None
+    strides = iter(layout.strides[tensors.n_inputs :])
     return Program(
         problem,
-        batch,
+        layout,
         tensors.left,
         tensors.right,
         tensors.values,
         tensors.weight,
         tensors.sink,
-        _form_code(form),
+        kind[0],
         form.scale,
-        tuple(part.code for part in found),
-        tuple(part.spelled(batch) for part in found),
+        steps,
+        tuple([part.spelled(strides) for part in tensors.steps]),
         mask,
-        tuple(None if role is None else (place, role) for place, part in enumerate(found) for role in part.roles),
+        tuple(
+            [None if role is None else (place, role) for place, part in enumerate(tensors.steps) for role in part.roles]
+        ),
+        rule,
+        layout.strides[len(layout.strides) - len(others) :],
     )
 
 
@@ -102,6 +136,11 @@ class _Tensors:
     weight: Tensor | None
     sink: Tensor | None
     steps: tuple[_Term, ...]
+
+    @property
+    def n_inputs(self) -> int:
+        """How many come before those of the steps."""
+        return 3 + (self.weight is not None) + (self.sink is not None)
 
     def strided(self) -> list[tuple[Tensor, int]]:
         """Each with the number of its own axes."""
@@ -137,8 +176,6 @@ def _tensors_of(problem: AttentionProblem) -> _Tensors:
         common = torch.promote_types(left.dtype, right.dtype)
         left, right = left.to(common), right.to(common)
     weight, sink = _weight_of(form), _sink_of(problem)
-    if weight is None and isinstance(form, ChannelForm):
-        weight = left.new_ones(left.shape[-1])
     return _Tensors(
         left,
         right,
@@ -174,9 +211,9 @@ class _Term:
     numbers: tuple[float | int, ...] = ()
     roles: tuple[Role | None, ...] = ()  # for each tensor of the step: which gradient it gets
 
-    def spelled(self, batch: Batch) -> tuple[Any, ...]:
-        pointers = (part for tensor, own in self.tensors for part in (tensor, batch.strides(tensor, own)))
-        return (*pointers, *self.numbers)
+    def spelled(self, strides: Iterator[tuple[int, ...]]) -> tuple[Any, ...]:
+        """As kernels take it: each tensor with its strides, then numbers."""
+        return (*[part for tensor, _ in self.tensors for part in (tensor, next(strides))], *self.numbers)
 
 
 def _terms(step: Step, grid: Grid) -> _Term:

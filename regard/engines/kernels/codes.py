@@ -31,8 +31,8 @@ UNIFORM: Final = 5
 ENTMAX: Final = 6
 
 # On a GPU: forms, and how a mask is given. It may have several of these: the first column of each row and the one after
-# its last; a byte for each pair, not 0 where it is allowed; the document of each row and column. Or lists of keys. Or, of
-# bounds that go on by one column from row to row, those of row 0.
+# its last; a byte for each pair, not 0 where it is allowed; the document of each row and column. Or lists of keys. Or
+# a line: the bounds of row 0, which go on by one column from row to row.
 DOT: Final = 0
 SQUARE: Final = 1
 WEIGHTED_SQUARE: Final = 2

@@ -11,6 +11,7 @@ from regard.engines.kernels.support import is_empty, unsupported
 from regard.errors import EngineRefusal
 from regard.problem import AttentionProblem
 
+_TRUSTED = "kernels"
 _KERNELS: dict[str, Kernels] = {"cpu": CpuKernels(), "cuda": CudaKernels()}
 
 
@@ -65,13 +66,21 @@ def why_plain(problem: AttentionProblem, asked: bool | None = None, *, reads: bo
     return reason if reason is not None or asked else kernels.unready(problem, reads=reads)
 
 
+def trust_kernels(problem: AttentionProblem) -> None:
+    """Remember of a problem that kernels compute one like it, the same in all that matters to them."""
+    problem.notes[_TRUSTED] = True
+
+
 def compile_problem(problem: AttentionProblem, asked: bool | None = None, *, reads: bool = False) -> Compiled | None:
     """A problem for kernels; None where plain torch computes it.
 
     Raises:
         EngineRefusal: Kernels were asked for, and cannot compute it.
     """
-    reason, kernels = why_plain(problem, asked, reads=reads), kernels_for(problem.grid.device)
+    kernels = kernels_for(problem.grid.device)
+    if kernels is not None and asked is None and not reads and _TRUSTED in problem.notes:
+        return kernels.compile(problem)
+    reason = why_plain(problem, asked, reads=reads)
     if reason is None and kernels is not None:
         return kernels.compile(problem)
     if asked and not is_empty(problem):

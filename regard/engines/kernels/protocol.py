@@ -61,6 +61,32 @@ class Kernels(ABC):
     def compile(self, problem: AttentionProblem) -> Compiled:
         """The problem for these kernels, which support it and are ready."""
 
+    def guard(self, problem: AttentionProblem) -> Guard:
+        """What stands behind PyTorch's kernels where nobody looks at numbers, for a problem that these support."""
+        raise NotImplementedError  # only asked of kernels that look for themselves
+
+
+class Guard(ABC):
+    """Computes again what PyTorch's kernels made of NaN and infinity under a mask."""
+
+    @abstractmethod
+    def mend_output(self, output: Tensor) -> None:
+        """Write again, in place, what is not finite.
+
+        Args:
+            output: `(*batch_shape, n_queries, value_dim)`, the numbers of a vector together.
+        """
+
+    @abstractmethod
+    def mend_gradients(self, output: Tensor, gradient: Tensor, found: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """The gradients of left, right and values that PyTorch's kernels found, computed again where they leaked.
+
+        Args:
+            output: As mended.
+            gradient: dO.
+            found: None where one is not needed; written into where that can be.
+        """
+
 
 class Compiled(ABC):
     """A problem that kernels compute."""
@@ -85,24 +111,6 @@ class Compiled(ABC):
             centre: u in dS = slope · (dP − dO·u); None for 0.
             gradient: dO, `(*batch_shape, n_queries, value_dim)`.
         """
-
-    def mend_output(self, output: Tensor) -> None:
-        """Compute again, in place, what PyTorch's kernels made of NaN and infinity under a mask.
-
-        Args:
-            output: `(*batch_shape, n_queries, value_dim)`, contiguous.
-        """
-        raise NotImplementedError  # only asked of kernels that look for themselves
-
-    def mend_gradients(self, output: Tensor, gradient: Tensor, found: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """The gradients of left, right and values that PyTorch's kernels found, computed again where they leaked.
-
-        Args:
-            output: As mended.
-            gradient: dO.
-            found: None where one is not needed.
-        """
-        raise NotImplementedError
 
     @abstractmethod
     def readable(self, advance: Callable[[float], None]) -> Readable:

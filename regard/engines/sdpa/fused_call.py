@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from regard.engines import torch_internals
-from regard.engines.kernels.protocol import Compiled
+from regard.engines.kernels.protocol import Guard
 from regard.engines.rounding import are_large
 from regard.engines.second_derivatives import gradients_over_strips
 from regard.engines.strips import pool_by_strips
@@ -76,7 +76,7 @@ class Frame:
     score: Score
     weights: Weights
     mask: Mask | None
-    guard: Compiled | None = None  # computes again what the kernels let through, where nobody looks
+    guard: Guard | None = None  # computes again what the kernels let through, where nobody looks
 
     def problem(self, left: Tensor, right: Tensor, values: Tensor) -> AttentionProblem:
         """The problem of these tensors, projections done."""
@@ -88,7 +88,8 @@ class Frame:
         """The output of the kernels, computed again where NaN or infinity came through a mask."""
         if self.guard is None:
             return output
-        output = output.contiguous()
+        if output.stride(-1) != 1:
+            output = output.contiguous()
         self.guard.mend_output(output)
         return output
 

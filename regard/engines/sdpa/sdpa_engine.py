@@ -13,7 +13,7 @@ from regard import modes
 from regard.engines.costs import fused_seconds
 from regard.engines.engine import Engine
 from regard.engines.kernels.dispatch import kernels_for, why_plain
-from regard.engines.kernels.protocol import Compiled
+from regard.engines.kernels.protocol import Guard
 from regard.engines.nonfinite.pooling import pool_nonfinite
 from regard.engines.sdpa.fused_call import Call, Frame, fold, pool_fused
 from regard.engines.strips import pool_by_strips
@@ -78,7 +78,7 @@ class Sdpa(Engine):
         return pool_nonfinite(problem, self.run, chooses=False) if problem.may_leak else pool_by_strips(problem)
 
 
-def _guard_of(problem: AttentionProblem) -> Compiled | None:
+def _guard_of(problem: AttentionProblem) -> Guard | None:
     """Kernels that compute a problem again where NaN or infinity came through its mask; None where somebody looks."""
     kernels = kernels_for(problem.grid.device)
     if kernels is None or not kernels.looks_for_itself or why_plain(problem) is not None:
@@ -88,7 +88,7 @@ def _guard_of(problem: AttentionProblem) -> Compiled | None:
     if problem.may_leak:
         del problem.__dict__["may_leak"], problem.__dict__["was_looked_at"]
         return None
-    return kernels.compile(problem)
+    return kernels.guard(problem)
 
 
 def _beyond(problem: AttentionProblem) -> Iterator[str]:

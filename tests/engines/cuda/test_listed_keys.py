@@ -69,7 +69,7 @@ class _Seen:
     """A kernel that notes each launch."""
 
     def __init__(self, kernel, seen):
-        self.kernel, self.seen = kernel, seen
+        self.kernel, self.seen, self.arg_names = kernel, seen, kernel.arg_names
 
     def __getitem__(self, grid):
         self.seen.append(grid)

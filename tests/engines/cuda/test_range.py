@@ -125,7 +125,7 @@ class _FarAlibi(Alibi):
 
 def test_positions_far_away_keep_their_distances():
     q, k, v = torch.randn(3, 4), torch.randn(5, 4), torch.randn(5, 4)
-    assert_same(both((q, k, v), score=Dot() + _FarAlibi(1.0, align="start")))
+    assert_same(both((q, k, v), score=(Dot() + _FarAlibi(1.0, align="start")).to(DEVICE)))
 
 
 class _Beyond(Mask):

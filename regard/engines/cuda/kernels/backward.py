@@ -18,11 +18,15 @@ from regard.engines.cuda.kernels.pair_scores import (
     load_weights,
     pair_scores,
     squared_norms,
+    store_tile,
 )
 from regard.engines.cuda.kernels.products import pooled_product, scored_product, slope_product
 from regard.engines.cuda.kernels.tile_scores import (
+    CHUNK,
     across,
+    block_of,
     flag_place,
+    load_flags,
     load_line,
     load_numbers,
     load_origins,
@@ -50,17 +54,20 @@ from regard.engines.cuda.kernels.tile_weights import (
 
 @triton.jit(do_not_specialize=["n_queries", "n1", "n2"])
 def row_facts(
-    gradient, gradient_strides, centre, centre_strides, statistics, facts, n_queries, n1, n2,
+    gradient, gradient_strides, centre, centre_strides, statistics, facts, flag, n_queries, n1, n2,
     RULE: tl.constexpr, CENTRED: tl.constexpr, ROUGH: tl.constexpr, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr,
     ROWS: tl.constexpr,
 ):  # fmt: skip
     """What each row is differentiated with, in float32: level and inverse, as `weights_and_slopes` has them; δ = dO·u.
 
     `statistics`: peaks and totals; `facts`: levels, inverses and deltas, (entries, n_queries) each. The peaks are the
-    levels, unless `ROUGH`.
+    levels, unless `ROUGH`. `flag`: where there is one, nothing is done unless it is set.
     """
     n_blocks = tl.cdiv(n_queries, ROWS)
     program = tl.program_id(0)
+    if len(flag) > 0:
+        if tl.load(flag[0]) == 0:
+            return
     entry = program // n_blocks
     at = place_of(entry, n1, n2)
     start, span, dims = program % n_blocks * ROWS, tl.arange(0, ROWS), tl.arange(0, BLOCK_WIDTH)
@@ -177,8 +184,7 @@ def tile_gradients(
         # Selected, not multiplied: what a masked pair would give may be NaN.
         slopes = tl.where(allowed, slopes, 0.0)
     learned = ()
-    for behind in tl.static_range(len(STEPS)):
-        place: tl.constexpr = len(STEPS) - 1 - behind
+    for place in tl.static_range(len(STEPS) - 1, -1, -1):
         before, _ = stepped(raw, allowed, numbers, of_tile, terms, place, STEPS, ROUGH, EXCLUDES or SAFE)
         slopes, pairs = step_slopes(before, slopes, numbers, of_tile, terms, place, STEPS, ROUGH)
         if selects:
@@ -244,9 +250,9 @@ def differentiate_row_tile(
     return to_queries, squares, sums, learned
 
 
-@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2"])
-def differentiate_rows(
-    inputs, gradient, facts, outputs, terms, mask, dropout, n_queries, n_keys, low, high, n1, n2, scale,
+@triton.jit
+def differentiate_row_block(
+    program, inputs, gradient, facts, outputs, terms, mask, dropout, n_queries, n_keys, low, high, n1, n2, scale,
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
     MASK: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr,
     LEARNS_WEIGHT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr,
@@ -254,16 +260,8 @@ def differentiate_rows(
     BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FLAGGED: tl.constexpr,
 ):  # fmt: skip
     """The gradient of a block of queries, and what steps' parameters get of each of its rows."""
-    program = tl.program_id(0)
     sizes, line = (n_queries, n_keys), (low, high)
-    n_blocks = tl.cdiv(n_queries, ROWS)
-    block, entry = program % n_blocks, program // n_blocks
-    if (BOUNDS | LINE) & MASK != 0:
-        block = n_blocks - 1 - block
-    flag = outputs[3] + flag_place(entry, block * ROWS, n_queries, FLAGGED)
-    if SAFE:
-        if tl.load(flag) == 0:
-            return
+    entry, block, _ = block_of(program, n_queries, 1, ROWS, (BOUNDS | LINE) & MASK != 0)
     at = place_of(entry, n1, n2)
     row_start, row_span, column_span = block * ROWS, tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
@@ -324,19 +322,55 @@ def differentiate_rows(
 
     inside = (rows < n_queries)[:, None] & (dims < DIM)[None, :]
     lines = tl.cast(entry, tl.int64) * n_queries + rows
-    place = lines[:, None] * DIM + dims[None, :]
     if FORM != DOT:
         if not (EXACT or SAFE):
             to_queries += sums[:, None] * queries.to(tl.float32)
         to_queries = to_queries * (2.0 * weight)[None, :]
         if LEARNS_WEIGHT:
-            tl.store(outputs[2] + place, squares, mask=inside)
+            tl.store(outputs[3] + lines[:, None] * DIM + dims[None, :], squares, mask=inside)
     if not PROJECTED:
         to_queries = without_broken(to_queries, queries)
-    tl.store(outputs[0] + place, to_queries.to(outputs[0].dtype.element_ty), mask=inside)
-    store_learned(learned, outputs[1], lines, rows < n_queries, LEARNS)
+    store_tile(to_queries, outputs[0], outputs[1], at, row_start, row_span, dims, inside)
+    store_learned(learned, outputs[2], lines, rows < n_queries, LEARNS)
     if not SAFE:
-        tl.store(flag, tl.max(tl.where(inside & (to_queries - to_queries != 0), 1, 0)))
+        tl.store(
+            outputs[4] + flag_place(entry, block * ROWS, n_queries, FLAGGED),
+            tl.max(tl.where(inside & (to_queries - to_queries != 0), 1, 0)),
+        )
+
+
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_programs"])
+def differentiate_rows(
+    inputs, gradient, facts, outputs, terms, mask, dropout, n_queries, n_keys, low, high, n1, n2, scale, n_programs,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
+    MASK: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr,
+    LEARNS_WEIGHT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr,
+    PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FLAGGED: tl.constexpr,
+):  # fmt: skip
+    """Every block of rows; where `SAFE`, those that are flagged."""
+    program = tl.program_id(0)
+    if SAFE:
+        reverse: tl.constexpr = (BOUNDS | LINE) & MASK != 0
+        first = program * CHUNK
+        flags = load_flags(outputs[4], first + tl.arange(0, CHUNK), n_queries, 1, n_programs, ROWS, FLAGGED, reverse)
+        if tl.max(flags) == 0:
+            return
+        for each in range(first, tl.minimum(first + CHUNK, n_programs)):
+            if load_flags(outputs[4], each, n_queries, 1, n_programs, ROWS, FLAGGED, reverse) != 0:
+                differentiate_row_block(
+                    each, inputs, gradient, facts, outputs, terms, mask, dropout,
+                    n_queries, n_keys, low, high, n1, n2, scale,
+                    FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, CENTRED, PROJECTED, DROPOUT, LEARNS, LEARNS_WEIGHT,
+                    SAFE, EXACT, ROUGH, PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAGGED,
+                )  # fmt: skip
+    else:
+        differentiate_row_block(
+            program, inputs, gradient, facts, outputs, terms, mask, dropout,
+            n_queries, n_keys, low, high, n1, n2, scale,
+            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, CENTRED, PROJECTED, DROPOUT, LEARNS, LEARNS_WEIGHT, SAFE, EXACT,
+            ROUGH, PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAGGED,
+        )  # fmt: skip
 
 
 @triton.jit
@@ -397,9 +431,10 @@ def differentiate_column_tile(
     return to_keys, to_values, sums, learned
 
 
-@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2"])
-def differentiate_columns(
-    inputs, gradient, facts, outputs, terms, mask, ranges, dropout, n_queries, n_keys, low, high, n1, n2, scale,
+@triton.jit
+def differentiate_column_block(
+    program, inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
+    n_queries, n_keys, low, high, n1, n2, scale,
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
     MASK: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr,
     SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr,
@@ -410,14 +445,8 @@ def differentiate_columns(
 
     `ranges`: of a mask with bounds, the rows that may see anything of each block of `FLAGGED` columns: from, to.
     """
-    program = tl.program_id(0)
     sizes, line = (n_queries, n_keys), (low, high)
-    n_blocks = tl.cdiv(n_keys, COLUMNS)
-    block, entry = program % n_blocks, program // n_blocks
-    flag = outputs[3] + flag_place(entry, block * COLUMNS, n_keys, FLAGGED)
-    if SAFE:
-        if tl.load(flag) == 0:
-            return
+    entry, block, _ = block_of(program, n_keys, 1, COLUMNS, False)
     at = place_of(entry, n1, n2)
     column_start, column_span, row_span = block * COLUMNS, tl.arange(0, COLUMNS), tl.arange(0, ROWS)
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
@@ -491,12 +520,45 @@ def differentiate_columns(
     lines = tl.cast(entry, tl.int64) * n_keys + columns
     there = (columns < n_keys)[:, None]
     inside, inside_values = there & (dims < DIM)[None, :], there & (value_dims < VALUE_DIM)[None, :]
-    place = lines[:, None] * DIM + dims[None, :]
-    tl.store(outputs[0] + place, to_keys.to(outputs[0].dtype.element_ty), mask=inside)
-    place = lines[:, None] * VALUE_DIM + value_dims[None, :]
-    tl.store(outputs[1] + place, to_values.to(outputs[1].dtype.element_ty), mask=inside_values)
-    store_learned(learned, outputs[2], lines, columns < n_keys, LEARNS)
+    store_tile(to_keys, outputs[0], outputs[1], at, column_start, column_span, dims, inside)
+    store_tile(to_values, outputs[2], outputs[3], at, column_start, column_span, value_dims, inside_values)
+    store_learned(learned, outputs[4], lines, columns < n_keys, LEARNS)
     if not SAFE:
         broken = tl.max(tl.where(inside & (to_keys - to_keys != 0), 1, 0))
         broken = tl.maximum(broken, tl.max(tl.where(inside_values & (to_values - to_values != 0), 1, 0)))
-        tl.store(flag, broken)
+        tl.store(outputs[5] + flag_place(entry, block * COLUMNS, n_keys, FLAGGED), broken)
+
+
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_programs"])
+def differentiate_columns(
+    inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
+    n_queries, n_keys, low, high, n1, n2, scale, n_programs,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
+    MASK: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr,
+    SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, FLAGGED: tl.constexpr,
+):  # fmt: skip
+    """Every block of columns; where `SAFE`, those that are flagged."""
+    program = tl.program_id(0)
+    if SAFE:
+        reverse: tl.constexpr = False
+        first = program * CHUNK
+        flags = load_flags(outputs[5], first + tl.arange(0, CHUNK), n_keys, 1, n_programs, COLUMNS, FLAGGED, reverse)
+        if tl.max(flags) == 0:
+            return
+        for each in range(first, tl.minimum(first + CHUNK, n_programs)):
+            if load_flags(outputs[5], each, n_keys, 1, n_programs, COLUMNS, FLAGGED, reverse) != 0:
+                differentiate_column_block(
+                    each, inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
+                    n_queries, n_keys, low, high, n1, n2, scale,
+                    FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, CENTRED, PROJECTED, DROPOUT, LEARNS, SAFE, EXACT, ROUGH,
+                    PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAGGED,
+                )  # fmt: skip
+    else:
+        differentiate_column_block(
+            program, inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
+            n_queries, n_keys, low, high, n1, n2, scale,
+            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, CENTRED, PROJECTED, DROPOUT, LEARNS, SAFE, EXACT, ROUGH,
+            PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAGGED,
+        )  # fmt: skip

@@ -6,10 +6,13 @@ import triton
 import triton.language as tl
 
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2
-from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, pair_scores, squared_norms
+from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, pair_scores, squared_norms, store_tile
 from regard.engines.cuda.kernels.products import pooled_product, scored_product
 from regard.engines.cuda.kernels.tile_scores import (
+    CHUNK,
+    block_of,
     flag_place,
+    load_flags,
     load_line,
     load_number,
     load_numbers,
@@ -40,9 +43,9 @@ from regard.engines.cuda.kernels.tile_weights import (
 @triton.jit
 def absorb(
     state, of_columns, block, inputs, terms, mask, dropout, at, row_start, column_start, sizes, scale,
-    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr, MASK: tl.constexpr,
-    MASKED: tl.constexpr, DROPOUT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr,
-    PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
+    MASK: tl.constexpr, MASKED: tl.constexpr, DROPOUT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr,
+    ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
     BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The sums of some rows with one more tile.
@@ -101,57 +104,18 @@ def absorb(
     return peak, total, pooled_product(found, values, pooled, PRECISION, SAFE)
 
 
-@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_splits"])
-def pool_rows(
-    inputs,  # queries, their strides, keys, …, values, …, weights of channels, …
-    outputs,  # the output, its strides; peaks and totals (entries, splits, n_queries); flags
-    terms,  # of each step
-    mask,
-    sink,
-    dropout,  # seed, threshold, 1/(1 − p)
-    n_queries,
-    n_keys,
-    low,  # bounds of row 0, of a mask whose bounds go with the rows
-    high,
-    n1,  # the last two of three batch axes
-    n2,
-    scale,
-    n_splits,
-    FORM: tl.constexpr,
-    STEPS: tl.constexpr,
-    EXCLUDES: tl.constexpr,
-    FOLDS: tl.constexpr,
-    RULE: tl.constexpr,
-    MASK: tl.constexpr,
-    SINK: tl.constexpr,
-    DROPOUT: tl.constexpr,
-    SPLIT: tl.constexpr,
-    SAFE: tl.constexpr,
-    EXACT: tl.constexpr,
-    ROUGH: tl.constexpr,
-    PRECISION: tl.constexpr,
-    DIM: tl.constexpr,
-    VALUE_DIM: tl.constexpr,
-    BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    FLAG_ROWS: tl.constexpr,
-    FLAG_COLUMNS: tl.constexpr,
-):
+@triton.jit
+def pool_block(
+    program, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale, n_splits,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
+    MASK: tl.constexpr, SINK: tl.constexpr, DROPOUT: tl.constexpr, SPLIT: tl.constexpr, SAFE: tl.constexpr,
+    EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    FLAG_ROWS: tl.constexpr, FLAG_COLUMNS: tl.constexpr,
+):  # fmt: skip
     """The output and the statistics of a block of rows; its sums, where `SPLIT`, over one share of the keys."""
-    program = tl.program_id(0)
     sizes, line = (n_queries, n_keys), (low, high)
-    n_blocks = tl.cdiv(n_queries, ROWS)
-    split = program % n_splits
-    block = program // n_splits % n_blocks
-    entry = program // n_splits // n_blocks
-    if (BOUNDS | LINE) & MASK != 0:
-        block = n_blocks - 1 - block  # the longest of a causal mask first
-    flag = outputs[4] + flag_place(entry, block * ROWS, n_queries, FLAG_ROWS) * n_splits + split
-    if SAFE:
-        if tl.load(flag) == 0:
-            return
+    entry, block, split = block_of(program, n_queries, n_splits, ROWS, (BOUNDS | LINE) & MASK != 0)
     at = place_of(entry, n1, n2)
     row_start, row_span, column_span = block * ROWS, tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     rows = row_start + row_span
@@ -218,8 +182,8 @@ def pool_rows(
         of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, SAFE, False)
         state = absorb(
             state, of_columns, known, inputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes, scale,
-            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, True, DROPOUT, SAFE, EXACT or SAFE, ROUGH, PRECISION, DIM, VALUE_DIM,
-            BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, True, DROPOUT, SAFE, EXACT or SAFE, ROUGH, PRECISION, DIM,
+            VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
         )  # fmt: skip
     peak, total, pooled = state
     if FOLDS and len(STEPS) == 0 and not SAFE:
@@ -227,23 +191,73 @@ def pool_rows(
 
     value_dims = tl.arange(0, BLOCK_VALUE_DIM)
     strides = outputs[1]
-    base = outputs[0] + start_of(strides, at) - tl.cast(row_start, tl.int64) * strides[3]
+    pointer = outputs[0]
     if SPLIT:
-        base -= tl.cast(split, tl.int64) * strides[4]
+        pointer -= tl.cast(split, tl.int64) * strides[4]
         if n_splits == 1:
             peak, total, pooled = unfinished(peak, total, pooled, RULE)
     else:
         peak, total, pooled = finished(peak, total, pooled, sink, at, RULE, SINK)
     inside = (rows < n_queries)[:, None] & (value_dims < VALUE_DIM)[None, :]
-    result = pooled.to(outputs[0].dtype.element_ty)
-    tl.store(base - row_span.to(tl.int64)[:, None] * strides[3] + value_dims[None, :], result, mask=inside)
+    store_tile(pooled, pointer, strides, at, row_start, row_span, value_dims, inside)
     facts = (tl.cast(entry, tl.int64) * n_splits + split) * n_queries + rows
     tl.store(outputs[2] + facts, peak, mask=rows < n_queries)
     tl.store(outputs[3] + facts, total, mask=rows < n_queries)
     if not SAFE:
         # x − x is 0, and NaN for what is not finite.
         broken = tl.max(tl.where(inside & (pooled - pooled != 0), 1, 0))
-        tl.store(flag, broken)
+        flag = flag_place(entry, row_start, n_queries, FLAG_ROWS) * n_splits + split
+        tl.store(outputs[4] + flag, broken)
+
+
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_splits", "n_programs"])
+def pool_rows(
+    inputs,  # queries, their strides, keys, …, values, …, weights of channels, …
+    outputs,  # the output, its strides; peaks and totals (entries, splits, n_queries); flags
+    terms,  # of each step
+    mask,
+    sink,
+    dropout,  # seed, threshold, 1/(1 − p)
+    n_queries,
+    n_keys,
+    low,  # bounds of row 0, of a mask whose bounds go with the rows
+    high,
+    n1,  # the last two of three batch axes
+    n2,
+    scale,
+    n_splits,
+    n_programs,  # blocks of all batch entries and shares
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
+    MASK: tl.constexpr, SINK: tl.constexpr, DROPOUT: tl.constexpr, SPLIT: tl.constexpr, SAFE: tl.constexpr,
+    EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    FLAG_ROWS: tl.constexpr, FLAG_COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Every block of rows; where `SAFE`, those that are flagged."""
+    program = tl.program_id(0)
+    if SAFE:
+        reverse: tl.constexpr = (BOUNDS | LINE) & MASK != 0
+        first = program * CHUNK
+        flags = load_flags(
+            outputs[4], first + tl.arange(0, CHUNK), n_queries, n_splits, n_programs, ROWS, FLAG_ROWS, reverse
+        )
+        if tl.max(flags) == 0:
+            return
+        for each in range(first, tl.minimum(first + CHUNK, n_programs)):
+            if load_flags(outputs[4], each, n_queries, n_splits, n_programs, ROWS, FLAG_ROWS, reverse) != 0:
+                pool_block(
+                    each, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
+                    n_splits,
+                    FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, SINK, DROPOUT, SPLIT, SAFE, EXACT, ROUGH, PRECISION,
+                    DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAG_ROWS, FLAG_COLUMNS,
+                )  # fmt: skip
+    else:
+        pool_block(
+            program, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
+            n_splits,
+            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, SINK, DROPOUT, SPLIT, SAFE, EXACT, ROUGH, PRECISION, DIM,
+            VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAG_ROWS, FLAG_COLUMNS,
+        )  # fmt: skip
 
 
 @triton.jit

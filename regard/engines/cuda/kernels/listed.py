@@ -161,9 +161,9 @@ def differentiate_listed_rows(
     inside = (dims < DIM)[None, :]
     tl.store(outputs[0] + vector, found.to(outputs[0].dtype.element_ty), mask=inside)
     if LEARNS_WEIGHT:
-        tl.store(outputs[2] + vector, squares, mask=inside)
+        tl.store(outputs[3] + vector, squares, mask=inside)
     line = tl.cast(entry, tl.int64) * n_queries + row + one
-    store_learned(learned, outputs[1], line, line >= 0, LEARNS)
+    store_learned(learned, outputs[2], line, line >= 0, LEARNS)
 
 
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "n1", "n2"])
@@ -220,7 +220,7 @@ def differentiate_listed_columns(
     vector = tl.cast(entry, tl.int64) * n_keys + column
     inside, inside_values = (dims < DIM)[None, :], (value_dims < VALUE_DIM)[None, :]
     tl.store(outputs[0] + vector * DIM + dims[None, :], to_key.to(outputs[0].dtype.element_ty), mask=inside)
-    result = to_value.to(outputs[1].dtype.element_ty)
-    tl.store(outputs[1] + vector * VALUE_DIM + value_dims[None, :], result, mask=inside_values)
+    result = to_value.to(outputs[2].dtype.element_ty)
+    tl.store(outputs[2] + vector * VALUE_DIM + value_dims[None, :], result, mask=inside_values)
     line = vector + one
-    store_learned(learned, outputs[2], line, line >= 0, LEARNS)
+    store_learned(learned, outputs[4], line, line >= 0, LEARNS)

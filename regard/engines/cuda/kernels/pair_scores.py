@@ -31,13 +31,21 @@ def load_tile(pointer, strides, at, start, span, length, dims, DIM: tl.constexpr
     """
     base = pointer + start_of(strides, at) - tl.cast(start, tl.int64) * strides[3]
     place = base - span.to(tl.int64)[:, None] * strides[3] + dims[None, :]
-    if WHOLE and DIM == dims.shape[0]:
+    if WHOLE and dims.shape[0] == DIM:
         tile = tl.load(place)
     elif WHOLE:
         tile = tl.load(place, mask=(dims < DIM)[None, :], other=0.0)
     else:
         tile = tl.load(place, mask=(start + span < length)[:, None] & (dims < DIM)[None, :], other=0.0)
     return tile
+
+
+@triton.jit
+def store_tile(tile, pointer, strides, at, start, span, dims, inside):
+    """Write some vectors of a batch entry, those that are inside."""
+    base = pointer + start_of(strides, at) - tl.cast(start, tl.int64) * strides[3]
+    place = base - span.to(tl.int64)[:, None] * strides[3] + dims[None, :]
+    tl.store(place, tile.to(pointer.dtype.element_ty), mask=inside)
 
 
 @triton.jit

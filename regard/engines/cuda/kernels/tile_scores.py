@@ -25,6 +25,8 @@ INDICATOR = tl.constexpr(codes.INDICATOR)
 PARABOLA = tl.constexpr(codes.PARABOLA)
 TENT = tl.constexpr(codes.TENT)
 
+# How many blocks a program of the safe pass looks after: mostly there is nothing to do for any of them.
+CHUNK = tl.constexpr(16)
 FURTHEST = tl.constexpr(1 << 30)  # no table of relative positions reaches so far
 
 
@@ -45,8 +47,35 @@ def place_of(entry, n1, n2):
 
 @triton.jit
 def flag_place(entry, start, length, FLAGGED: tl.constexpr):
-    """Which flag says whether the results of a block are finite: there is one for so many rows, or columns."""
-    return entry * tl.cdiv(length, FLAGGED) + start // FLAGGED
+    """Which flag says whether a block's results are finite: there is one for so many rows, or columns; 0: for all."""
+    place = entry * 0
+    if FLAGGED > 0:
+        place = entry * tl.cdiv(length, FLAGGED) + start // FLAGGED
+    return place
+
+
+@triton.jit
+def block_of(program, length, n_splits, SIZE: tl.constexpr, REVERSED: tl.constexpr):
+    """(batch entry, block of rows or columns, share of the keys) of a program."""
+    n_blocks = tl.cdiv(length, SIZE)
+    split = program % n_splits
+    block = program // n_splits % n_blocks
+    entry = program // n_splits // n_blocks
+    if REVERSED:
+        block = n_blocks - 1 - block  # the longest of a causal mask first
+    return entry, block, split
+
+
+@triton.jit
+def load_flags(
+    flags, programs, length, n_splits, n_programs, SIZE: tl.constexpr, FLAGGED: tl.constexpr, REVERSED: tl.constexpr
+):
+    """The flag of some programs."""
+    entry, block, split = block_of(programs, length, n_splits, SIZE, REVERSED)
+    place = flag_place(entry, block * SIZE, length, FLAGGED)
+    if FLAGGED > 0:
+        place = place * n_splits + split
+    return tl.load(flags + place, mask=programs < n_programs, other=0)
 
 
 @triton.jit
@@ -122,8 +151,10 @@ def load_line(
     known = ()
     for i in tl.static_range(len(STEPS)):
         if STEPS[i] == GATE:
-            place: tl.constexpr = 2 * COLUMNS + (0 if SAFE else 4)
-            gate = load_vector(terms[i][place], terms[i][place + 1], at, start, span, length, WHOLE)
+            if SAFE:
+                gate = load_vector(terms[i][2 * COLUMNS], terms[i][2 * COLUMNS + 1], at, start, span, length, WHOLE)
+            else:
+                gate = load_vector(terms[i][2 * COLUMNS + 4], terms[i][2 * COLUMNS + 5], at, start, span, length, WHOLE)
             known = known + (gate.to(tl.float32),)
         elif (STEPS[i] == ADD_ROW and not COLUMNS) or (STEPS[i] == ADD_COLUMN and COLUMNS):
             added = load_vector(terms[i][0], terms[i][1], at, start, span, length, WHOLE)
