@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 import torch
@@ -62,12 +61,13 @@ def _sdpa(tensors: tuple[Tensor, ...], **options: Any) -> Call:
     return Call(lambda: scaled_dot_product_attention(*tensors, **options), tensors)
 
 
-@cache
 def _flex() -> tuple[Any, Any]:
+    """FlexAttention and its masks. Each row compiles it anew: torch compiles one function a few times and no more."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     if device().type != "cuda":
         return flex_attention, create_block_mask
+    torch._dynamo.reset()
     return torch.compile(flex_attention, dynamic=False), create_block_mask
 
 

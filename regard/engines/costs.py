@@ -1,7 +1,7 @@
 """What engines cost: a small model of time, for the planner to compare them by.
 
-The constants are fitted to `benchmarks/sweep.py` on two cores with AVX-512, in seconds. Only their ratios matter, and
-those move little from one machine to the next.
+The constants are fitted to `benchmarks/sweep.py` on two cores with AVX-512, and to `benchmarks/cuda_sweep.py` on an
+H200, in seconds. Only their ratios matter, and those move little from one machine to the next.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 from regard.engines.block_sizes import block_sizes
 from regard.engines.kernels.dispatch import may_compile
-from regard.engines.work import MICRO, NANO, READ, Work
+from regard.engines.work import MICRO, NANO, PICO, READ, READ_BY_GPU, Work
 from regard.problem import AttentionProblem
 from regard.scores.form import ChannelForm
 from regard.weights import Entmax, OneHot, TopK
@@ -42,6 +42,7 @@ def work_of(problem: AttentionProblem) -> Work:
         training=problem.needs_gradient,
         masked=problem.mask is not None,
         threads=torch.get_num_threads(),
+        half=problem.dtype.itemsize == 2,
         bytes=entries * grid.n_keys * (tensors[1].shape[-1] + problem.values.shape[-1]) * problem.dtype.itemsize,
     )
 
@@ -60,7 +61,10 @@ def _live(problem: AttentionProblem) -> float:
 def fused_seconds(work: Work) -> float:
     """PyTorch's kernels, and a check of their inputs for NaN."""
     if work.device.type != "cpu":
-        return 30 * MICRO
+        per_pair = (0.1 + 0.35 * work.depth) if work.half else (0.3 + 4.0 * work.depth)
+        seconds = max(work.pairs * per_pair * PICO * (4.0 if work.training else 1.0), work.bytes / READ_BY_GPU)
+        calls = (120 if work.training else 30) + (70 if work.masked else 0)  # a guard behind a mask
+        return calls * MICRO + seconds
     threads = max(min(work.threads, work.entries * -(-work.n_queries // 32)), 1)
     # A few queries leave keys and values no time to hide behind arithmetic.
     read = work.bytes / READ
@@ -73,6 +77,10 @@ def fused_seconds(work: Work) -> float:
 
 def dense_seconds(work: Work) -> float:
     """The definition: a few operations that each touch every pair."""
+    if work.device.type == "cuda":
+        per_pair = 12 + 5 * work.depth + 4 * work.n_steps + (6 if work.masked else 0) + 8 * (work.width - 1)
+        calls = (700 if work.training else 220) + 60 * work.n_steps + (60 if work.masked else 0)
+        return calls * MICRO + work.pairs * per_pair * PICO * (3.0 if work.training else 1.0)
     call, per_pair = {"sums": (0.0, 5.0), "threshold": (1300.0, 250.0), "choice": (300.0, 17.5)}[work.rule]
     call += (320 if work.training else 90) + (42 if work.masked else 0)
     call += (110 if work.training else 55) * work.n_steps

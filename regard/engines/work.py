@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-NANO, MICRO = 1e-9, 1e-6
+PICO, NANO, MICRO = 1e-12, 1e-9, 1e-6
 READ = 14e9  # bytes that a thread of a CPU reads in a second
+READ_BY_GPU = 4e12  # and an H200
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Work:
     masked: bool
     threads: int
     bytes: int  # of keys and values, every batch entry counted
+    half: bool  # whether numbers have half precision
 
     @property
     def pairs(self) -> int:

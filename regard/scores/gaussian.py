@@ -27,7 +27,8 @@ class Gaussian(DistanceScore):
 
     def form(self, queries: Tensor, keys: Tensor) -> Form:
         self.check(queries, keys)
-        is_half = queries.itemsize < 4  # whose squares would lose their digits
+        # The squares of half precision would lose their digits, and a GPU would have to be waited for to know.
+        never = queries.itemsize < 4 or (queries.is_cuda and queries.itemsize == 4)
         queries, keys, bandwidth = rescaled(queries, keys, self.bandwidth)
-        form = None if is_half else folded(queries / bandwidth, keys / bandwidth)
+        form = None if never else folded(queries / bandwidth, keys / bandwidth)
         return summed(queries, keys, "square", bandwidth**-2, scale=-0.5) if form is None else form

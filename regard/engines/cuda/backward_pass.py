@@ -23,8 +23,10 @@ from regard.engines.cuda.launch_settings import (
 )
 from regard.engines.cuda.listed_pass import differentiate_lists_by_columns, differentiate_lists_by_rows
 from regard.engines.cuda.masks import row_blocks
+from regard.engines.kernels import codes
 
 FACT_ROWS = 32
+DIVIDING = frozenset({codes.SOFTMAX, codes.PROPORTIONAL, codes.UNIFORM})  # rules whose numerators are divided by a sum
 FLAGGED = 128  # rows or columns that share a flag, of what others have computed
 
 
@@ -63,6 +65,8 @@ def facts_of(
     """
     levels, inverses, deltas = launch.empty(3, launch.n_entries, launch.n_queries)
     facts = Facts(levels if launch.is_rough else statistics[0], inverses, deltas)
+    if centre is None and launch.program.rule not in DIVIDING:
+        return facts
     other = gradient if centre is None else centre
     launch.run(
         row_facts,

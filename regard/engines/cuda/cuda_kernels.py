@@ -72,7 +72,13 @@ class CudaKernels(Kernels):
         return math.prod(grid.batch_shape) * (12 * grid.n_queries + apart) + mask_bytes
 
     def seconds(self, work: Work) -> float:
-        return 40e-6 + work.pairs * work.live * work.depth * 512 / 3e14 * (4.5 if work.training else 1)
+        from regard.engines.work import MICRO, PICO, READ_BY_GPU
+
+        # Measured on an H200: a pair's exponentials, its products, and those again for three gradients.
+        per_pair = (0.3 + 0.5 * work.depth) if work.half else (1.0 + 5.5 * work.depth)
+        seconds = work.pairs * work.live * per_pair * PICO * (4.3 if work.training else 1.0)
+        calls = 450 if work.training else 140
+        return calls * MICRO + max(seconds, work.bytes / READ_BY_GPU)
 
     def guard(self, problem: AttentionProblem) -> Guard:
         from regard.engines.cuda.mending import CudaGuard

@@ -47,7 +47,7 @@ class CudaProblem(Compiled):
     def pool(self) -> Pooled:
         with on_device(self._launch.device):
             output, peaks, totals = pool(self._launch)
-        return Pooled(output, (self._by_row(peaks), self._by_row(totals)), None)
+        return Pooled(output, (peaks, totals), None)
 
     @property
     def _rows(self) -> tuple[int, ...]:
@@ -85,10 +85,7 @@ class CudaProblem(Compiled):
         by_row = [any(each.step == step and each.role != "column" for each in wanted) for step in steps]
         by_column = [any(each.step == step and each.role == "column" for each in wanted) for step in steps]
         to_weight = n_fixed == 3 and needed[2]
-        found: list[Tensor | None] = [
-            torch.zeros_like(each) if need else None
-            for each, need in zip((*tensors, problem.values), needed, strict=False)
-        ]
+        found: list[Tensor | None] = [None] * (n_form + 1)
         of_rows = of_columns = None
         if needed[0] or any(by_row) or to_weight:
             of_rows = differentiate_by_rows(launch, to_output, facts, learns=by_row, learns_weight=to_weight)
@@ -104,6 +101,9 @@ class CudaProblem(Compiled):
             found[2] = self._summed(of_rows.squares.double().sum(-2, keepdim=True), tensors[2])
         for each in wanted:
             found[each.place] = self._learned(each, tensors[each.place], of_rows, of_columns)
+        for place, tensor in enumerate((*tensors, problem.values)):
+            if needed[place] and found[place] is None:  # what no weight depends on
+                found[place] = torch.zeros_like(tensor)
         if any(needed[n_form + 1 :]):
             found.append(self._sink_gradient(statistics, facts.deltas))
         return found + [None] * (len(needed) - len(found))

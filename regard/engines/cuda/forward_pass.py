@@ -48,11 +48,11 @@ def pool(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
     """(output, peaks, totals): the output has the shape and dtype of the problem's."""
     problem, settings = launch.program.problem, _settings(launch)
     output = torch.empty(problem.output_shape, dtype=problem.dtype, device=launch.device)
-    peaks, totals = launch.empty(2, launch.n_entries, launch.n_queries)
+    peaks, totals = launch.empty(2, *problem.output_shape[:-1], 1).unbind()
     if launch.program.mask.lists:
         pool_lists(launch, output, peaks, totals, finish=True)
         return output, peaks, totals
-    n_splits = _n_splits(launch, settings)
+    n_splits = launch.program.layout.keep("splits", lambda: _n_splits(launch, settings))
     if n_splits == 1:
         _launch_rows(launch, settings, 1, (output, launch.strides_of(output), peaks, totals), split=False)
         return output, peaks, totals
@@ -98,7 +98,9 @@ def pool_flagged(
 
 
 def _settings(launch: Launch) -> Settings:
-    return forward_settings(launch.shape, launch.n_queries, shared_memory(launch.device))
+    return launch.program.layout.keep(
+        "forward", lambda: forward_settings(launch.shape, launch.n_queries, shared_memory(launch.device))
+    )
 
 
 def _n_splits(launch: Launch, settings: Settings) -> int:

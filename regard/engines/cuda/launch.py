@@ -55,7 +55,7 @@ class Launch:
         self.n_queries, self.n_keys = grid.n_queries, grid.n_keys
         self.dim, self.value_dim = program.left.shape[-1], program.values.shape[-1]
         # The first of three batch axes need not be known.
-        self.batch_sizes = program.batch.sizes[1:]
+        self.batch_sizes = program.layout.keep("batch sizes", lambda: program.batch.sizes[1:])
         self.n_entries = program.n_entries
 
     def run(

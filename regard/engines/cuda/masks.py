@@ -58,6 +58,8 @@ class MaskTensors:
         Args:
             strides: Of each tensor, in the order of `strided`.
         """
+        if not strides:
+            return (), (), ()
         places = {id(each): place for (each, _), place in zip(self.strided(), strides, strict=True)}
 
         def parts(tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from regard.engines.cuda.program import translate
 from regard.engines.kernels.protocol import Guard
 from regard.problem import AttentionProblem
 
-ROWS = 32  # vectors that are looked at together
+ROWS, WARPS = 64, 8  # vectors that are looked at together, and by how many warps
 
 
 class CudaGuard(Guard):
@@ -133,6 +133,7 @@ def _flags(
             "ROWS": ROWS,
             "FLAGGED": FLAGGED,
         },
+        {"num_warps": WARPS},
         variant=(known is None, whole is None, width, vectors.dtype, strides),
         fresh=(vectors,),
     )

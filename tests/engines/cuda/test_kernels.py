@@ -235,7 +235,7 @@ def test_one_row_of_bytes_is_not_counted_for_every_query():
     assert CudaKernels().bytes(few) < 1 << 20
     assert CudaKernels().lacks(few) is None
     many = regard.problem.make_problem(q, q, q, mask=regard.Where(lambda row, column: row != column), **options)
-    assert "MiB for this mask" in str(CudaKernels().lacks(many))
+    assert CudaKernels().bytes(many) > 1 << 27  # a byte for each pair of some rows, see test_row_chunks.py
 
 
 def test_documents_and_bounds_need_no_byte_for_each_pair():

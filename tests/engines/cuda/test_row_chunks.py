@@ -33,6 +33,7 @@ from regard.engines import Tiled
 from regard.engines.cuda import cuda_kernels, row_chunks
 from regard.engines.cuda.cuda_kernels import CudaKernels
 from regard.engines.cuda.masks import mask_tensors
+from regard.engines.cuda.program import translate
 from regard.engines.dropout import keep_factors
 from regard.errors import EngineRefusal
 from regard.grid import Grid
@@ -246,16 +247,16 @@ def test_the_same_inputs_give_the_same_bits(blocks):
     assert all(map(torch.equal, first, second))
 
 
-def test_many_blocks_of_half_precision_are_summed_in_float32(blocks):
-    """Values of which no row sees any other: in bfloat16 the sum of their gradients would stay at 256."""
-    q, k = torch.zeros(400, 4, device=DEVICE), torch.zeros(1, 4, device=DEVICE)
-    v = torch.ones(1, 4, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
-    blocks.allow(100)
-    mask = Where(lambda row, column: (row >= 0) & (column >= 0))
-    output = attend(q.bfloat16(), k.bfloat16(), v, mask=mask, engine=KERNELS)
-    (gradient,) = torch.autograd.grad(output.float().sum(), v)
-    assert blocks.seen() == [(0, 100), (100, 200), (200, 300), (300, 400)] * 2
-    assert gradient.tolist() == [[400] * 4]
+def test_shares_of_half_precision_are_summed_in_float32(blocks):
+    """In bfloat16 256 and 1 are 256."""
+    q, k = torch.zeros(5, 4, device=DEVICE).bfloat16(), torch.zeros(2, 4, device=DEVICE).bfloat16()
+    v = torch.ones(2, 4, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
+    blocks.allow(2)
+    output = attend(q, k, v, mask=Where(lambda row, column: row >= 0 * column), engine=KERNELS)
+    to_output = torch.tensor([512.0, 2, 2, 2, 2], device=DEVICE).bfloat16()[:, None].expand(5, 4)
+    (gradient,) = torch.autograd.grad(output, v, to_output)
+    assert blocks.seen() == [(row, row + 1) for row in range(5)] * 2
+    assert gradient.tolist() == [[260] * 4] * 2
 
 
 @pytest.mark.parametrize("score", [ScaledDot(), Multiplicative(4, 4).to(DEVICE)], ids=["plain", "learned"])
@@ -265,6 +266,22 @@ def test_masked_nan_reaches_no_block(blocks, score):
     hidden = Where(lambda row, column: ((row + column) % 3 == 0) & (column < M - 1))
     found = compare(blocks, [each.requires_grad_() for each in (q, k, v)], hidden, score=score)
     assert all(each.isfinite().all() for each in found)
+
+
+def test_nan_that_is_seen_reaches_what_a_score_learns(blocks):
+    for score in ("Multiplicative", "Gaussian, bandwidth per dimension"):
+        case = Case(score, "Softmax", "Where", torch.float32, DEVICE, SIZE, "NaN and infinity")
+        assert check(KERNELS, case).matched
+        assert blocks.seen() == THREE * 2
+
+
+def test_blocks_know_whether_gradients_go_through_projections(blocks, monkeypatch):
+    told = []
+    monkeypatch.setattr(row_chunks, "translate", lambda problem: told.append(problem.may_leak) or translate(problem))
+    for score, learns in ((ScaledDot(), False), (Multiplicative(4, 4).to(DEVICE), True)):
+        compare(blocks, inputs(), Neighbours(), score=score)
+        assert told[3:] == [learns] * 3
+        told.clear()
 
 
 def test_dropout_goes_by_the_row_of_the_whole_problem():
