@@ -106,7 +106,7 @@ def measure_row(row: Row, *, quick: bool, say: Say) -> dict[str, Any]:
     return found
 
 
-def check(calls: Mapping[str, Call], able: Mapping[str, Callable[[], Any]], tolerance: float) -> None:
+def check(calls: Mapping[str, Call], able: Mapping[str, Callable[[], Any]], tolerance: float = 3e-2) -> None:
     """Whoever computes the same gives the same, as far as its dtype shows it.
 
     Raises:

@@ -13,6 +13,7 @@ import torch
 from regard.engines.block_sizes import block_sizes
 from regard.engines.kernels.dispatch import may_compile
 from regard.engines.work import MICRO, NANO, PICO, READ, READ_BY_GPU, Work
+from regard.masks import Cover
 from regard.problem import AttentionProblem
 from regard.scores.form import ChannelForm
 from regard.weights import Entmax, OneHot, TopK
@@ -40,7 +41,8 @@ def work_of(problem: AttentionProblem) -> Work:
         custom=form.captures,
         compiled=may_compile(problem),
         training=problem.needs_gradient,
-        masked=problem.mask is not None,
+        # On a GPU nothing need stand behind PyTorch's kernels where every query sees every key.
+        masked=problem.mask is not None and (grid.device.type != "cuda" or problem.visibility is not Cover.ALL),
         threads=torch.get_num_threads(),
         half=problem.dtype.itemsize == 2,
         bytes=entries * grid.n_keys * (tensors[1].shape[-1] + problem.values.shape[-1]) * problem.dtype.itemsize,
@@ -62,9 +64,11 @@ def fused_seconds(work: Work) -> float:
     """PyTorch's kernels, and a check of their inputs for NaN."""
     if work.device.type != "cpu":
         per_pair = (0.1 + 0.35 * work.depth) if work.half else (0.3 + 4.0 * work.depth)
-        seconds = max(work.pairs * per_pair * PICO * (4.0 if work.training else 1.0), work.bytes / READ_BY_GPU)
-        calls = (120 if work.training else 30) + (70 if work.masked else 0)  # a guard behind a mask
-        return calls * MICRO + seconds
+        seconds = work.pairs * work.live * per_pair * PICO * (4.0 if work.training else 1.0)
+        calls = 520 if work.training else 80
+        if work.masked:  # what stands behind the kernels costs calls, too
+            calls += 1270 if work.training else 320
+        return calls * MICRO + max(seconds, work.bytes / READ_BY_GPU)
     threads = max(min(work.threads, work.entries * -(-work.n_queries // 32)), 1)
     # A few queries leave keys and values no time to hide behind arithmetic.
     read = work.bytes / READ
@@ -79,8 +83,9 @@ def dense_seconds(work: Work) -> float:
     """The definition: a few operations that each touch every pair."""
     if work.device.type == "cuda":
         per_pair = 12 + 5 * work.depth + 4 * work.n_steps + (6 if work.masked else 0) + 8 * (work.width - 1)
-        calls = (700 if work.training else 220) + 60 * work.n_steps + (60 if work.masked else 0)
-        return calls * MICRO + work.pairs * per_pair * PICO * (3.0 if work.training else 1.0)
+        calls = (1780 if work.training else 560) + 60 * work.n_steps + (110 if work.masked else 0)
+        seconds = work.pairs * per_pair * PICO + 10 * work.bytes / READ_BY_GPU
+        return calls * MICRO + seconds * (3.0 if work.training else 1.0)
     call, per_pair = {"sums": (0.0, 5.0), "threshold": (1300.0, 250.0), "choice": (300.0, 17.5)}[work.rule]
     call += (320 if work.training else 90) + (42 if work.masked else 0)
     call += (110 if work.training else 55) * work.n_steps

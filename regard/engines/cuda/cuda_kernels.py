@@ -77,7 +77,7 @@ class CudaKernels(Kernels):
         # Measured on an H200: a pair's exponentials, its products, and those again for three gradients.
         per_pair = (0.3 + 0.5 * work.depth) if work.half else (1.0 + 5.5 * work.depth)
         seconds = work.pairs * work.live * per_pair * PICO * (4.3 if work.training else 1.0)
-        calls = 450 if work.training else 140
+        calls = (970 if work.training else 210) + (110 if work.masked else 0)
         return calls * MICRO + max(seconds, work.bytes / READ_BY_GPU)
 
     def guard(self, problem: AttentionProblem) -> Guard:
