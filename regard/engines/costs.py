@@ -61,7 +61,7 @@ def _live(problem: AttentionProblem) -> float:
 
 
 def fused_seconds(work: Work) -> float:
-    """PyTorch's kernels, and a check of their inputs for NaN."""
+    """PyTorch's kernels, and what looks for NaN: at their inputs, or on a GPU behind a mask."""
     if work.device.type != "cpu":
         per_pair = (0.1 + 0.35 * work.depth) if work.half else (0.3 + 4.0 * work.depth)
         seconds = work.pairs * work.live * per_pair * PICO * (4.0 if work.training else 1.0)

@@ -27,7 +27,7 @@ class Work:
     custom: bool  # whether a function that a user wrote is in the score
     compiled: bool  # whether there may be kernels for it, and they pay: `dispatch.why_plain` knows whether they run
     training: bool
-    masked: bool
+    masked: bool  # whether there is a mask; on a GPU, one that hides something
     threads: int
     bytes: int  # of keys and values, every batch entry counted
     half: bool  # whether numbers have half precision

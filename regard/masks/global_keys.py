@@ -14,7 +14,7 @@ from regard.grid import Grid
 from regard.masks.mask import Cover, Mask
 from regard.masks.mask_checks import integer, whole_tensor
 from regard.masks.ranges import joined
-from regard.modes import is_tracing
+from regard.modes import is_capturing, is_tracing
 
 
 class GlobalKeys(Mask):
@@ -100,7 +100,9 @@ class GlobalKeys(Mask):
                 tensor = tensor.pin_memory().to(grid.device, non_blocking=True)
             else:
                 tensor = tensor.to(grid.device)
-            kept = self._resolved = _Resolved(grid.n_keys, columns, live, tensor)
+            kept = _Resolved(grid.n_keys, columns, live, tensor)
+            if not is_capturing(grid.device):  # what a graph captures is filled by its replays
+                self._resolved = kept
         return kept
 
     def arguments(self) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.modes import is_hidden
 from regard.scores.form import Step
 from regard.scores.form_part import per_key, per_pair, per_query, shared
-from regard.tensors import broadcast_shapes
+from regard.tensors import Span, broadcast_shapes
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,9 @@ class AddDistance(Step):
     key_positions: Tensor = per_key()  # (n_keys, 1) integers
     slope: Tensor = shared()  # (..., 1, 1)
     offset: int | None = None  # query i stands at key i + offset, where that is known
+
+    def narrow(self, rows: Span, columns: Span) -> Self:
+        return replace(super().narrow(rows, columns), offset=None)  # of some rows and columns it would be another
 
     def __call__(self, scores: Tensor) -> Tensor:
         distance = (self.query_positions - self.key_positions.mT).abs()

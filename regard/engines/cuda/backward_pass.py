@@ -88,7 +88,7 @@ def facts_of(
             "BLOCK_WIDTH": block_of(launch.value_dim),
             "ROWS": FACT_ROWS,
         },
-        variant=(*_kinds(gradient), *_kinds(other), flag is None),
+        variant=(*_kinds(gradient), *_kinds(other), centre is None, flag is None),
         fresh=(gradient[0], other[0], *statistics),
     )
     return facts

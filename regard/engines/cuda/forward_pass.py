@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.engines.cuda.kernels.forward import merge_splits, pool_rows
 from regard.engines.cuda.kernels.tile_scores import gate_factors
-from regard.engines.cuda.launch import Launch
+from regard.engines.cuda.launch import Launch, on_device
 from regard.engines.cuda.launch_settings import (
     CHUNK,
     Settings,
@@ -29,7 +29,8 @@ def factors_of(gates: Tensor) -> Tensor:
     """e^−g of gates, in float32, lying together."""
     gates = gates.contiguous()
     factors = torch.empty_like(gates, dtype=torch.float32)
-    gate_factors[(blocks_of(gates.numel(), GATES),)](gates, factors, gates.numel(), SIZE=GATES)
+    with on_device(gates.device):
+        gate_factors[(blocks_of(gates.numel(), GATES),)](gates, factors, gates.numel(), SIZE=GATES)
     return factors
 
 

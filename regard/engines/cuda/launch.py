@@ -149,9 +149,9 @@ class Launch:
 
     @property
     def _folds(self) -> bool:
-        """Whether the forward pass multiplies by the scale within softmax, or within a gate."""
+        """Whether the scale is multiplied by within softmax, or, in the forward pass, within a gate."""
         program = self.program
-        if program.form != codes.DOT or not self.is_rough or not 1e-30 < abs(program.scale) < 1e30:
+        if program.form != codes.DOT or not self.is_rough or not 1e-6 < abs(program.scale) < 1e6:
             return False
         if not program.steps:
             return program.rule == codes.SOFTMAX and program.scale > 0
@@ -168,7 +168,8 @@ class Launch:
         program = self.program
         if program.form == codes.WEIGHTED_SQUARE:
             return True  # a product would be of rounded numbers
-        shows = not COMPACT.isdisjoint(program.steps) and program.left.dtype == torch.float32
+        # A step that shows rounding, or multiplies it by what nobody knows.
+        shows = not {*COMPACT, codes.SCALE}.isdisjoint(program.steps) and program.left.dtype == torch.float32
         return program.form == codes.SQUARE and shows
 
     @property

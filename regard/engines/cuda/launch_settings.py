@@ -39,7 +39,7 @@ class Shape(NamedTuple):
         return max(block_of(self.dim), block_of(self.value_dim))
 
 
-CHUNK = 16  # blocks that a program of the safe pass looks after; as in `kernels/tile_scores.py`
+CHUNK = 16  # blocks that a program of the safe pass looks after
 
 # What is taken where the settings of a shape need more shared memory than there is: own block, the other's, stages.
 SMALLER = ((64, 64, 2), (64, 32, 2), (64, 32, 1), (32, 32, 1), (16, 32, 1), (16, 16, 1))

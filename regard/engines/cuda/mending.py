@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.cuda.backward_pass import FLAGGED, differentiate_by_columns, differentiate_by_rows, facts_of
+from regard.engines.cuda.batch import MOST_AXES
 from regard.engines.cuda.forward_pass import pool_flagged
 from regard.engines.cuda.kernels.flags import flag_broken
 from regard.engines.cuda.launch import Launch, on_device
@@ -34,10 +35,12 @@ class CudaGuard(Guard):
 
     def mend_gradients(self, output: Tensor, gradient: Tensor, found: Sequence[Tensor | None]) -> list[Tensor | None]:
         batch_shape = self._problem.grid.batch_shape
+        # More than three batch axes may not be joined as these tensors lie.
+        found = [None if each is None else _walkable(each) for each in found]
         if all(each is None or each.shape[:-2] == batch_shape for each in found):
             with on_device(output.device):
-                gradient = _together(gradient.to(output.dtype).expand(output.shape))
-                output = _together(output)
+                gradient = _walkable(gradient.to(output.dtype).expand(output.shape))
+                output = _walkable(output)
                 given = [each for each in (*found, output, gradient) if each is not None]
                 mend_gradients(Launch(translate(self._problem, given)), output, gradient, found)
             return list(found)
@@ -50,9 +53,10 @@ class CudaGuard(Guard):
         ]
 
 
-def _together(tensor: Tensor) -> Tensor:
-    """A tensor in which the numbers of a vector lie together, and no two vectors are one."""
-    return tensor if tensor.stride(-1) == 1 and 0 not in tensor.stride() else tensor.contiguous()
+def _walkable(tensor: Tensor) -> Tensor:
+    """A tensor with the numbers of a vector together, no two vectors in one place, and axes that can be joined."""
+    is_so = tensor.stride(-1) == 1 and 0 not in tensor.stride() and tensor.ndim <= MOST_AXES + 2
+    return tensor if is_so else tensor.contiguous()
 
 
 def _chosen(found: Tensor, by_entry: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Programs: a problem that the CUDA kernels support, as pointers, strides and codes.
 
-Nothing is computed here and nothing is copied, unless tensors lie in a way that kernels cannot walk.
+Nothing is computed here but factors of gates. Nothing is copied, unless tensors lie in a way that kernels cannot walk.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Progr
     numbers = tuple([each.numbers for each in tensors.steps])
     kind = (
         _form_code(form),
-        form.scale,
+        float(form.scale),
         steps,
         numbers,
         rule,
@@ -105,7 +105,7 @@ def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Progr
         tensors.weight,
         tensors.sink,
         kind[0],
-        form.scale,
+        float(form.scale),
         steps,
         tuple([part.spelled(strides) for part in tensors.steps]),
         mask,
@@ -182,7 +182,7 @@ def _tensors_of(problem: AttentionProblem) -> _Tensors:
         _together(problem.values.detach()),
         None if weight is None else weight.float(),
         None if sink is None else sink.float(),
-        tuple(_with_factors(_terms(step, problem.grid)) for step in form.steps),
+        tuple(_with_factors(_terms(step, problem.grid), left) for step in form.steps),
     )
 
 
@@ -253,9 +253,9 @@ def _terms(step: Step, grid: Grid) -> _Term:
     raise AssertionError(f"no code for {type(step).__name__}")  # pragma: no cover
 
 
-def _with_factors(term: _Term) -> _Term:
-    """A gate with what its two sides are multiplied as: σ(g + h) = 1 / (1 + e^−g · e^−h)."""
-    if term.code != codes.GATE:
+def _with_factors(term: _Term, left: Tensor) -> _Term:
+    """A gate with what its two sides are multiplied as, in half precision: σ(g + h) = 1 / (1 + e^−g · e^−h)."""
+    if term.code != codes.GATE or left.dtype.itemsize != 2:
         return term
     from regard.engines.cuda.forward_pass import factors_of
 

@@ -117,16 +117,17 @@ def rows_of(problem: AttentionProblem, rows: range) -> AttentionProblem:
     """The problem of some of the queries, which knows of the others where that makes a difference."""
     grid, start = problem.grid, rows.start
     form = problem.form.narrow(rows, grid.columns)
-    form = replace(form, steps=tuple(_moved(step, start) for step in form.steps))
+    moved = (_moved(step, whole, start) for step, whole in zip(form.steps, problem.form.steps, strict=True))
+    form = replace(form, steps=tuple(moved))
     mask = None if problem.mask is None else _seen_from(problem.mask, rows, grid)
     queries, seed = take(problem.queries, -2, rows), _seed_from(problem.seed, start)
     return replace(problem, queries=queries, mask=mask, seed=seed).around(form)
 
 
-def _moved(step: Step, start: int) -> Step:
-    """A step whose rows begin further on."""
-    if isinstance(step, steps.AddDistance) and step.offset is not None:
-        return replace(step, offset=step.offset + start)
+def _moved(step: Step, whole: Step, start: int) -> Step:
+    """A step of some rows, told where they begin; `whole` is that of all."""
+    if isinstance(step, steps.AddDistance) and isinstance(whole, steps.AddDistance) and whole.offset is not None:
+        return replace(step, offset=whole.offset + start)
     return step
 
 

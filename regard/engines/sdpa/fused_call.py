@@ -88,7 +88,7 @@ class Frame:
         """The output of the kernels, computed again where NaN or infinity came through a mask."""
         if self.guard is None:
             return output
-        if output.stride(-1) != 1:
+        if output.stride(-1) != 1 or output.ndim > 5:  # kernels walk along three batch axes, if these cannot be joined
             output = output.contiguous()
         self.guard.mend_output(output)
         return output

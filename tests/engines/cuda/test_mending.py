@@ -95,3 +95,12 @@ def test_learned_scores_are_looked_at():
 def test_devices_without_such_kernels_have_no_guard(monkeypatch):
     monkeypatch.delitem(dispatch._KERNELS, DEVICE)
     assert _guard_of(make_problem(*broken(), score=Dot(), weights=Softmax(), mask=Causal())) is None
+
+
+def test_four_batch_axes_that_cannot_be_joined_are_copied():
+    tensors = [each.nan_to_num(0, 0, 0).expand(2, 2, 2, 2, 20, 8).clone() for each in broken()]
+    output = torch.ones_like(tensors[0])
+    gradient = torch.ones_like(output).permute(3, 2, 1, 0, 4, 5)
+    found = [torch.full_like(each, torch.nan) for each in tensors]
+    mended = guard_of(tensors, Causal()).mend_gradients(output, gradient, found)
+    assert all(each.isfinite().all() for each in mended)

@@ -12,7 +12,7 @@ from regard import Alibi, Bias, Causal, Dot, Gaussian, Mask, Proportional, SoftC
 from regard.engines import Tiled
 from regard.errors import EngineRefusal
 from regard.grid import Grid
-from regard.scores import ChannelForm, Score, steps
+from regard.scores import ChannelForm, DotForm, Score, steps
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -214,3 +214,33 @@ def test_a_triton_that_does_not_work_is_a_reason(monkeypatch):
         assert "no C compiler" in text
     finally:
         cuda_kernels._unusable.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("far", [30.0, 87.0, 87.5, 200.0])
+def test_gates_of_any_size(far, dtype):
+    """e^−g · e^−h, where one or the other, or either times what the score is multiplied by, leaves float32."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(40, 8).to(dtype) for _ in range(3))
+
+    class Far(Score):
+        def form(self, queries, keys):
+            given = torch.full((40, 1), -far), torch.full((40, 1), far) + torch.linspace(-1, 1, 40)[:, None]
+            return DotForm(queries, keys, 0.125).then(steps.Gate(*(each.to(queries) for each in given)))
+
+    tolerance = 1e-4 if dtype == torch.float32 else 5e-2
+    assert_same(both((q, k, v), score=Far()), rtol=tolerance, atol=tolerance)
+
+
+def test_squared_distances_that_a_temperature_multiplies():
+    """Products would round a score by so much that the temperature shows it."""
+    torch.manual_seed(0)
+    q, k, v = torch.randn(30, 8), torch.randn(30, 8), torch.randn(30, 4)
+
+    class Sharp(Score):
+        def form(self, queries, keys):
+            factor = torch.full((1, 1), 1e4, device=queries.device)
+            return ChannelForm(queries, keys, "square", scale=-1.0).then(steps.Scale(factor))
+
+    output, wanted = next(iter(both((q, k, v), score=Sharp())))
+    torch.testing.assert_close(output, wanted, rtol=1e-3, atol=1e-3)

@@ -48,7 +48,9 @@ from regard.engines.cuda.kernels.tile_weights import (
     keep_factors,
     mask_rows,
     row_hashes,
+    tile_ranges,
     weights_and_slopes,
+    whole_within,
 )
 
 
@@ -234,7 +236,19 @@ def differentiate_row_tile(
     if DROPOUT:
         keep = keep_factors(hashes, column_start + column_span, dropout[1], dropout[2], TURNED=False)
     of_tile = tile_terms(
-        terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, 1.0, STEPS, False, SAFE
+        terms,
+        of_rows,
+        of_columns,
+        at,
+        row_start,
+        row_span,
+        column_start,
+        column_span,
+        sizes,
+        1.0,
+        STEPS,
+        False,
+        SAFE or not ROUGH,
     )
     _, slopes, more = tile_gradients(
         raw, over_values, keep, numbers, of_tile, allowed, facts, terms, scale,
@@ -260,6 +274,7 @@ def differentiate_row_block(
     BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FLAGGED: tl.constexpr,
 ):  # fmt: skip
     """The gradient of a block of queries, and what steps' parameters get of each of its rows."""
+    by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
     sizes, line = (n_queries, n_keys), (low, high)
     entry, block, _ = block_of(program, n_queries, 1, ROWS, (BOUNDS | LINE) & MASK != 0)
     at = place_of(entry, n1, n2)
@@ -272,7 +287,7 @@ def differentiate_row_block(
     if FORM != DOT:
         norms = squared_norms(queries)
     origins = load_origins(terms, at, row_start, STEPS, False)
-    of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, SAFE, False)
+    of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, by_sum, False)
     numbers = load_numbers(terms, at, STEPS)
     bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)
     hashes = rows
@@ -282,18 +297,10 @@ def differentiate_row_block(
     weight = load_weights(inputs, at, dims, FORM, DIM)
     known = (queries, norms, to_output, of_rows, numbers, bounds, hashes, by_row, weight)
 
-    from_tile, to_tile = 0, tl.cdiv(n_keys, COLUMNS)
-    from_whole, to_whole = 0, n_keys // COLUMNS
-    if (BOUNDS | LINE) & MASK != 0:
-        seen = (rows < n_queries) & (bounds[0] < bounds[1])
-        from_tile = tl.min(tl.where(seen, bounds[0], n_keys)) // COLUMNS
-        to_tile = tl.cdiv(tl.max(tl.where(seen, bounds[1], 0)), COLUMNS)
-        from_whole = tl.cdiv(tl.max(tl.where(seen | (rows >= n_queries), bounds[0], n_keys)), COLUMNS)
-        to_whole = tl.min(tl.where(rows < n_queries, bounds[1], n_keys)) // COLUMNS
-    if (PAIRS | DOCUMENTS) & MASK != 0 or SAFE:
+    from_tile, to_tile, from_whole, to_whole = tile_ranges(bounds, rows, sizes, MASK, COLUMNS)
+    if SAFE:
         to_whole = 0
-    from_whole = tl.minimum(tl.maximum(from_whole, from_tile), tl.maximum(to_tile, from_tile))
-    to_whole = tl.minimum(tl.maximum(to_whole, from_whole), tl.maximum(to_tile, from_tile))
+    from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
 
     found = (
         tl.zeros((ROWS, BLOCK_DIM), tl.float32),
@@ -303,7 +310,7 @@ def differentiate_row_block(
     )
     if not SAFE:
         for tile in range(from_whole, to_whole):
-            of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, SAFE, True)
+            of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, True)
             found = differentiate_row_tile(
                 found, known, of_columns, inputs, terms, mask, dropout, at, entry, row_start, tile * COLUMNS, sizes,
                 scale, FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, False, DROPOUT, LEARNS, LEARNS_WEIGHT, SAFE, EXACT,
@@ -312,7 +319,7 @@ def differentiate_row_block(
     before = from_whole - from_tile
     for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
         tile = tl.where(place < before, from_tile + place, to_whole + place - before)
-        of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, SAFE, False)
+        of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, False)
         found = differentiate_row_tile(
             found, known, of_columns, inputs, terms, mask, dropout, at, entry, row_start, tile * COLUMNS, sizes,
             scale, FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, True, DROPOUT, LEARNS, LEARNS_WEIGHT, SAFE,
@@ -414,7 +421,19 @@ def differentiate_column_tile(
         hashes = row_hashes(tl.load(dropout[0]), entry, rows)
         keep = keep_factors(hashes, column_start + column_span, dropout[1], dropout[2], TURNED=True)
     of_tile = tile_terms(
-        terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, 1.0, STEPS, True, SAFE
+        terms,
+        of_rows,
+        of_columns,
+        at,
+        row_start,
+        row_span,
+        column_start,
+        column_span,
+        sizes,
+        1.0,
+        STEPS,
+        True,
+        SAFE or not ROUGH,
     )
     weights, slopes, more = tile_gradients(
         raw, over_values, keep, numbers, of_tile, allowed, facts, terms, scale,
@@ -445,6 +464,7 @@ def differentiate_column_block(
 
     `ranges`: of a mask with bounds, the rows that may see anything of each block of `FLAGGED` columns: from, to.
     """
+    by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
     sizes, line = (n_queries, n_keys), (low, high)
     entry, block, _ = block_of(program, n_keys, 1, COLUMNS, False)
     at = place_of(entry, n1, n2)
@@ -457,7 +477,7 @@ def differentiate_column_block(
     if FORM != DOT:
         norms = squared_norms(keys)
     origins = load_origins(terms, at, column_start, STEPS, True)
-    of_columns = load_line(terms, origins, at, column_start, column_span, n_keys, STEPS, True, SAFE, False)
+    of_columns = load_line(terms, origins, at, column_start, column_span, n_keys, STEPS, True, by_sum, False)
     numbers = load_numbers(terms, at, STEPS)
     weight = load_weights(inputs, at, dims, FORM, DIM)
     known = (keys, norms, values, of_columns, numbers, weight)
@@ -479,8 +499,7 @@ def differentiate_column_block(
         to_whole = 0
     if (PAIRS | DOCUMENTS) & MASK != 0 or SAFE:
         to_whole = 0
-    from_whole = tl.minimum(tl.maximum(from_whole, from_tile), tl.maximum(to_tile, from_tile))
-    to_whole = tl.minimum(tl.maximum(to_whole, from_whole), tl.maximum(to_tile, from_tile))
+    from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
 
     found = (
         tl.zeros((COLUMNS, BLOCK_DIM), tl.float32),
@@ -490,7 +509,7 @@ def differentiate_column_block(
     )
     if not SAFE:
         for tile in range(from_whole, to_whole):
-            of_rows = load_line(terms, origins, at, tile * ROWS, row_span, n_queries, STEPS, False, SAFE, True)
+            of_rows = load_line(terms, origins, at, tile * ROWS, row_span, n_queries, STEPS, False, by_sum, True)
             of_facts = load_facts(facts, entry, tile * ROWS, row_span, n_queries, RULE, CENTRED, ROUGH, True)
             found = differentiate_column_tile(
                 found, known, of_rows, of_facts, inputs, gradient, terms, mask, line, dropout, at,
@@ -501,7 +520,7 @@ def differentiate_column_block(
     before = from_whole - from_tile
     for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
         tile = tl.where(place < before, from_tile + place, to_whole + place - before)
-        of_rows = load_line(terms, origins, at, tile * ROWS, row_span, n_queries, STEPS, False, SAFE, False)
+        of_rows = load_line(terms, origins, at, tile * ROWS, row_span, n_queries, STEPS, False, by_sum, False)
         of_facts = load_facts(facts, entry, tile * ROWS, row_span, n_queries, RULE, CENTRED, ROUGH, False)
         found = differentiate_column_tile(
             found, known, of_rows, of_facts, inputs, gradient, terms, mask, line, dropout, at,

@@ -25,9 +25,7 @@ from regard.engines.cuda.kernels.tile_scores import (
 )
 from regard.engines.cuda.kernels.tile_weights import (
     BOUNDS,
-    DOCUMENTS,
     LINE,
-    PAIRS,
     PROPORTIONAL,
     SOFTMAX,
     UNIFORM,
@@ -36,7 +34,9 @@ from regard.engines.cuda.kernels.tile_weights import (
     mask_rows,
     next_tile,
     row_hashes,
+    tile_ranges,
     unit_of,
+    whole_within,
 )
 
 
@@ -87,7 +87,19 @@ def absorb(
             )
             scores = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, FORM, EXACT, PRECISION, DIM)
     of_tile = tile_terms(
-        terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, one, STEPS, False, SAFE
+        terms,
+        of_rows,
+        of_columns,
+        at,
+        row_start,
+        row_span,
+        column_start,
+        column_span,
+        sizes,
+        one,
+        STEPS,
+        False,
+        SAFE or not ROUGH,
     )
     scores, allowed = stepped(
         scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, ROUGH and not SAFE, EXCLUDES or SAFE
@@ -114,6 +126,7 @@ def pool_block(
     FLAG_ROWS: tl.constexpr, FLAG_COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The output and the statistics of a block of rows; its sums, where `SPLIT`, over one share of the keys."""
+    by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
     sizes, line = (n_queries, n_keys), (low, high)
     entry, block, split = block_of(program, n_queries, n_splits, ROWS, (BOUNDS | LINE) & MASK != 0)
     at = place_of(entry, n1, n2)
@@ -124,7 +137,7 @@ def pool_block(
     if FORM != DOT:
         norms = squared_norms(queries)
     origins = load_origins(terms, at, row_start, STEPS, False)
-    of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, SAFE, False)
+    of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, by_sum, False)
     numbers = load_numbers(terms, at, STEPS)
     bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)
     hashes = rows
@@ -138,22 +151,13 @@ def pool_block(
     known = (queries, norms, of_rows, numbers, bounds, hashes, one)
 
     # Tiles in which every pair is allowed, and those before and after them.
-    from_tile, to_tile = 0, tl.cdiv(n_keys, COLUMNS)
-    from_whole, to_whole = 0, n_keys // COLUMNS
-    if (BOUNDS | LINE) & MASK != 0:
-        seen = (rows < n_queries) & (bounds[0] < bounds[1])
-        from_tile = tl.min(tl.where(seen, bounds[0], n_keys)) // COLUMNS
-        to_tile = tl.cdiv(tl.max(tl.where(seen, bounds[1], 0)), COLUMNS)
-        # A row that sees nothing leaves no tile whole.
-        from_whole = tl.cdiv(tl.max(tl.where(seen | (rows >= n_queries), bounds[0], n_keys)), COLUMNS)
-        to_whole = tl.min(tl.where(rows < n_queries, bounds[1], n_keys)) // COLUMNS
-    if (PAIRS | DOCUMENTS) & MASK != 0 or SAFE:
+    from_tile, to_tile, from_whole, to_whole = tile_ranges(bounds, rows, sizes, MASK, COLUMNS)
+    if SAFE:
         to_whole = 0
     if SPLIT:
         share = tl.cdiv(tl.cdiv(n_keys, FLAG_COLUMNS), n_splits) * (FLAG_COLUMNS // COLUMNS)
         from_tile, to_tile = tl.maximum(from_tile, split * share), tl.minimum(to_tile, (split + 1) * share)
-    from_whole = tl.minimum(tl.maximum(from_whole, from_tile), tl.maximum(to_tile, from_tile))
-    to_whole = tl.minimum(tl.maximum(to_whole, from_whole), tl.maximum(to_tile, from_tile))
+    from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
 
     state = (
         tl.full((ROWS,), -float("inf"), tl.float32),
@@ -164,12 +168,30 @@ def pool_block(
         # What steps need of columns is asked for one tile ahead: nobody then waits for it.
         last = tl.maximum(to_whole, 1) - 1
         following = load_line(
-            terms, origins, at, tl.minimum(from_whole, last) * COLUMNS, column_span, n_keys, STEPS, True, SAFE, False
+            terms,
+            origins,
+            at,
+            tl.minimum(from_whole, last) * COLUMNS,
+            column_span,
+            n_keys,
+            STEPS,
+            True,
+            SAFE or not ROUGH,
+            False,
         )
         for tile in range(from_whole, to_whole):
             of_columns = following
             following = load_line(
-                terms, origins, at, tl.minimum(tile + 1, last) * COLUMNS, column_span, n_keys, STEPS, True, SAFE, True
+                terms,
+                origins,
+                at,
+                tl.minimum(tile + 1, last) * COLUMNS,
+                column_span,
+                n_keys,
+                STEPS,
+                True,
+                SAFE or not ROUGH,
+                True,
             )
             state = absorb(
                 state, of_columns, known, inputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes, scale,
@@ -179,7 +201,7 @@ def pool_block(
     before = from_whole - from_tile
     for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
         tile = tl.where(place < before, from_tile + place, to_whole + place - before)
-        of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, SAFE, False)
+        of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, False)
         state = absorb(
             state, of_columns, known, inputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes, scale,
             FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, True, DROPOUT, SAFE, EXACT or SAFE, ROUGH, PRECISION, DIM,

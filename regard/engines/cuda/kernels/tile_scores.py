@@ -9,6 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from regard.engines.cuda import launch_settings
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, reciprocal, tanh
 from regard.engines.kernels import codes
 
@@ -26,7 +27,7 @@ PARABOLA = tl.constexpr(codes.PARABOLA)
 TENT = tl.constexpr(codes.TENT)
 
 # How many blocks a program of the safe pass looks after: mostly there is nothing to do for any of them.
-CHUNK = tl.constexpr(16)
+CHUNK = tl.constexpr(launch_settings.CHUNK)
 FURTHEST = tl.constexpr(1 << 30)  # no table of relative positions reaches so far
 
 
@@ -230,7 +231,9 @@ def tile_terms(
 @triton.jit
 def scaled_first(of_rows, one):
     """What steps need of rows, that of the first times a number: a gate whose 1 becomes that is divided by it."""
-    known = (of_rows[0] * one,)
+    first = of_rows[0] * one
+    # As in `gate_factors`: what is no ordinary number shows.
+    known = (tl.where((first == 0) | (first - first != 0), float("nan"), first),)
     for i in tl.static_range(1, len(of_rows)):
         known = known + (of_rows[i],)
     return known

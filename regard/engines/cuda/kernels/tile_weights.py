@@ -44,6 +44,31 @@ def mask_rows(mask, line, at, start, span, sizes, MASK: tl.constexpr):
 
 
 @triton.jit
+def tile_ranges(bounds, rows, sizes, MASK: tl.constexpr, COLUMNS: tl.constexpr):
+    """(from, to) of the tiles that some rows see anything of, then of those that all of them see whole."""
+    from_tile, to_tile = 0, tl.cdiv(sizes[1], COLUMNS)
+    from_whole, to_whole = 0, sizes[1] // COLUMNS
+    if (BOUNDS | LINE) & MASK != 0:
+        seen = (rows < sizes[0]) & (bounds[0] < bounds[1])
+        from_tile = tl.min(tl.where(seen, bounds[0], sizes[1])) // COLUMNS
+        to_tile = tl.cdiv(tl.max(tl.where(seen, bounds[1], 0)), COLUMNS)
+        # A row that sees nothing leaves no tile whole.
+        from_whole = tl.cdiv(tl.max(tl.where(seen | (rows >= sizes[0]), bounds[0], sizes[1])), COLUMNS)
+        to_whole = tl.min(tl.where(rows < sizes[0], bounds[1], sizes[1])) // COLUMNS
+    if (PAIRS | DOCUMENTS) & MASK != 0:
+        to_whole = 0
+    return from_tile, to_tile, from_whole, to_whole
+
+
+@triton.jit
+def whole_within(from_tile, to_tile, from_whole, to_whole):
+    """The range of whole tiles, within that of all, and no less than empty."""
+    stop = tl.maximum(to_tile, from_tile)
+    from_whole = tl.minimum(tl.maximum(from_whole, from_tile), stop)
+    return from_whole, tl.minimum(tl.maximum(to_whole, from_whole), stop)
+
+
+@triton.jit
 def allowed_pairs(
     mask, of_rows, at, row_start, row_span, column_start, column_span, sizes, MASK: tl.constexpr, TURNED: tl.constexpr
 ):
