@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from benchmarks import results
 from benchmarks.cuda import ROWS, Row
 from benchmarks.cuda_contests import OURS
@@ -15,9 +18,8 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def _line(row: Row, found: dict[str, dict[str, object]]) -> str:
-    measured = [found[each] for each in ("forward", "training") if each in found]
-    seconds: list[dict[str, float]] = [each["seconds"] for each in measured]  # type: ignore[misc]
+def _line(row: Row, found: Mapping[str, Any]) -> str:
+    seconds = [found[each]["seconds"] for each in ("forward", "training") if each in found]
     ours, theirs = ([f"{1e3 * each[name]:.3g}" for each in seconds] for name in (OURS, row.peer))
     faster = [f"{each[row.peer] / each[OURS]:.2f}" for each in seconds]
     asked = [f"{1 / most:.2f}" for most in row.at_most if most is not None]

@@ -7,6 +7,7 @@ import torch
 
 from regard import (
     Additive,
+    Alibi,
     Allowed,
     Causal,
     Custom,
@@ -128,3 +129,9 @@ def test_layers_that_are_made_there():
         assert nn.Seq2Seq(9, 7, 12)(torch.zeros(2, 5, dtype=torch.long), torch.zeros(2, 3, dtype=torch.long)).shape[
             :2
         ] == (2, 3)
+
+
+def test_a_score_on_another_device_says_how_to_move_it():
+    q = torch.randn(3, 4)
+    with pytest.raises(DeviceError, match=r"got \w+ on meta and queries on cpu. Move it with score.to\('cpu'\)"):
+        attend(q, q, q, score=(ScaledDot() + Alibi(0.5)).to("meta"))

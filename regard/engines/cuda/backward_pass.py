@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.engines.cuda.kernels.backward import differentiate_columns, differentiate_rows, row_facts
+from regard.engines.cuda.kernels.backward_columns import differentiate_columns
+from regard.engines.cuda.kernels.backward_rows import differentiate_rows
+from regard.engines.cuda.kernels.tile_gradients import row_facts
 from regard.engines.cuda.launch import Facts, Launch, Strided
 from regard.engines.cuda.launch_settings import (
     CHUNK,

@@ -16,7 +16,8 @@ from regard.engines.cuda.backward_pass import (
     facts_of,
 )
 from regard.engines.cuda.forward_pass import pool, sum_rows
-from regard.engines.cuda.launch import Launch, on_device
+from regard.engines.cuda.launch import Launch
+from regard.engines.cuda.launcher import on_device
 from regard.engines.cuda.program import Program, Role
 from regard.engines.kernels import codes
 from regard.engines.kernels.protocol import Compiled, Readable
@@ -137,4 +138,4 @@ class CudaProblem(Compiled):
         return total.reshape(rule.sink.shape).to(rule.sink.dtype)
 
     def readable(self, advance: Callable[[float], None]) -> Readable:
-        raise NotImplementedError("the CUDA kernels read no weights")  # `CudaKernels.unready` says so first
+        raise NotImplementedError("the CUDA kernels read no weights")  # `why_plain` says so first

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.cuda.kernels.forward import merge_splits, pool_rows
-from regard.engines.cuda.kernels.tile_scores import gate_factors
-from regard.engines.cuda.launch import Launch, on_device
+from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launch_settings import (
     CHUNK,
     Settings,
@@ -21,17 +20,7 @@ from regard.engines.cuda.listed_pass import pool_lists
 
 # Programs for each multiprocessor that few queries, and one alone, are split for; and tiles that a share has at least.
 PROGRAMS, PROGRAMS_OF_ONE, LEAST_TILES = 2, 8, 4
-GATES = 1024  # that a program turns into factors
 MERGED = 64  # shares that are merged at a time
-
-
-def factors_of(gates: Tensor) -> Tensor:
-    """e^−g of gates, in float32, lying together."""
-    gates = gates.contiguous()
-    factors = torch.empty_like(gates, dtype=torch.float32)
-    with on_device(gates.device):
-        gate_factors[(blocks_of(gates.numel(), GATES),)](gates, factors, gates.numel(), SIZE=GATES)
-    return factors
 
 
 def sum_rows(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:

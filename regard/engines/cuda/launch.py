@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -26,19 +25,11 @@ ADDING = {codes.ADD_ROW, codes.ADD_COLUMN, codes.ADD_PAIRS, codes.RELATIVE}
 HARMLESS = {*ADDING, codes.DISTANCE, codes.LINE_DISTANCE}
 COMPACT = {codes.INDICATOR, codes.PARABOLA, codes.TENT}
 
-
 Strided: TypeAlias = tuple[Tensor, tuple[int, ...]]  # a tensor with its strides, as kernels take them
 
 
-def on_device(device: torch.device) -> AbstractContextManager[object]:
-    """Triton launches on the current device, whatever its pointers are of: make it this one."""
-    if device.type != "cuda" or torch.cuda.current_device() == device.index:
-        return nullcontext()
-    return torch.cuda.device(device)
-
-
 class Facts(NamedTuple):
-    """What a row is differentiated with, (entries, n_queries) each; as `kernels/backward.py` has them."""
+    """What a row is differentiated with, (entries, n_queries) each; as `kernels/tile_gradients.py` has them."""
 
     levels: Tensor
     inverses: Tensor

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.engines.cuda.layout import Layout
+
+
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the current device, whatever its pointers are of: make it this one."""
+    if device.type != "cuda" or torch.cuda.current_device() == device.index:
+        return nullcontext()
+    return torch.cuda.device(device)
 
 
 def launch(

@@ -1,4 +1,4 @@
-"""Masks for the kernels: bounds of rows, documents, a byte for each pair, or lists of keys; also seen from the keys."""
+"""Masks for the kernels: lines, bounds of rows, documents, bytes of pairs, lists of keys; also seen from the keys."""
 
 from __future__ import annotations
 

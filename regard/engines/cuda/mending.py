@@ -14,8 +14,9 @@ from regard.engines.cuda.backward_pass import FLAGGED, differentiate_by_columns,
 from regard.engines.cuda.batch import MOST_AXES
 from regard.engines.cuda.forward_pass import pool_flagged
 from regard.engines.cuda.kernels.flags import flag_broken
-from regard.engines.cuda.launch import Launch, on_device
+from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launch_settings import block_of, blocks_of
+from regard.engines.cuda.launcher import on_device
 from regard.engines.cuda.program import translate
 from regard.engines.kernels.protocol import Guard
 from regard.problem import AttentionProblem

@@ -45,7 +45,6 @@ class Program:
     terms: tuple[tuple[Any, ...], ...]  # what each step has, as `kernels/tile_scores.py` takes it
     mask: MaskTensors
     roles: tuple[tuple[int, Role] | None, ...]  # for each tensor of the steps: the gradient it gets, by step and axis
-
     rule: int  # its code
     beside: tuple[tuple[int, ...], ...] = ()  # strides of tensors that are no part of the problem
 
@@ -257,7 +256,7 @@ def _with_factors(term: _Term, left: Tensor) -> _Term:
     """A gate with what its two sides are multiplied as, in half precision: σ(g + h) = 1 / (1 + e^−g · e^−h)."""
     if term.code != codes.GATE or left.dtype.itemsize != 2:
         return term
-    from regard.engines.cuda.forward_pass import factors_of
+    from regard.engines.cuda.gates import factors_of  # imports Triton, which may be missing
 
     return replace(term, tensors=(*term.tensors, *((factors_of(gate), 1) for gate, _ in term.tensors)))
 

@@ -61,6 +61,7 @@ def absorb(
         EXACT: Whether differences come first in squared distances.
         ROUGH: Whether half precision is exact enough.
     """
+    by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
     peak, total, pooled = state
     queries, norms, of_rows, numbers, bounds, hashes, one = block
     row_span, column_span = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
@@ -87,20 +88,9 @@ def absorb(
             )
             scores = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, FORM, EXACT, PRECISION, DIM)
     of_tile = tile_terms(
-        terms,
-        of_rows,
-        of_columns,
-        at,
-        row_start,
-        row_span,
-        column_start,
-        column_span,
-        sizes,
-        one,
-        STEPS,
-        False,
-        SAFE or not ROUGH,
-    )
+        terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, one, STEPS,
+        False, by_sum,
+    )  # fmt: skip
     scores, allowed = stepped(
         scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, ROUGH and not SAFE, EXCLUDES or SAFE
     )

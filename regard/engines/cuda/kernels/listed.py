@@ -9,7 +9,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.backward import (
+from regard.engines.cuda.kernels.elementary import LOG2_E
+from regard.engines.cuda.kernels.forward import finished, unfinished
+from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights
+from regard.engines.cuda.kernels.products import weighted_sum
+from regard.engines.cuda.kernels.tile_gradients import (
     added,
     load_facts,
     nothing_learned,
@@ -17,10 +21,6 @@ from regard.engines.cuda.kernels.backward import (
     tile_gradients,
     without_broken,
 )
-from regard.engines.cuda.kernels.elementary import LOG2_E
-from regard.engines.cuda.kernels.forward import finished, unfinished
-from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights
-from regard.engines.cuda.kernels.products import weighted_sum
 from regard.engines.cuda.kernels.tile_scores import (
     load_line,
     load_numbers,

@@ -1,0 +1,245 @@
+"""The way back by columns: gradients of keys, of values (dV = (keep · α)ᵀ dO), and of what steps learn for each key.
+
+Each sum is made by one program, in the order of tiles: the same inputs give the same bits.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from regard.engines.cuda.kernels.pair_scores import (
+    DOT,
+    add_differences,
+    load_tile,
+    load_weights,
+    pair_scores,
+    squared_norms,
+    store_tile,
+)
+from regard.engines.cuda.kernels.products import pooled_product, scored_product, slope_product
+from regard.engines.cuda.kernels.tile_gradients import (
+    added,
+    load_facts,
+    nothing_learned,
+    store_learned,
+    tile_gradients,
+    without_broken,
+)
+from regard.engines.cuda.kernels.tile_scores import (
+    CHUNK,
+    block_of,
+    flag_place,
+    load_flags,
+    load_line,
+    load_numbers,
+    load_origins,
+    place_of,
+    start_of,
+    tile_terms,
+)
+from regard.engines.cuda.kernels.tile_weights import (
+    BOUNDS,
+    DOCUMENTS,
+    LINE,
+    PAIRS,
+    UNIFORM,
+    allowed_pairs,
+    keep_factors,
+    mask_rows,
+    row_hashes,
+    whole_within,
+)
+
+
+@triton.jit
+def differentiate_column_tile(
+    found, block, of_rows, facts, inputs, gradient, terms, mask, line, dropout, at, entry, row_start,
+    column_start, sizes, scale,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
+    MASK: tl.constexpr, MASKED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr, SAFE: tl.constexpr,
+    EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """What is found for some columns with one more tile: for keys, values, Σ dS, and steps."""
+    by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
+    to_keys, to_values, sums, learned = found
+    keys, norms, values, of_columns, numbers, weight = block
+    row_span, column_span = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
+    rows = row_start + row_span
+    allowed = tl.full((COLUMNS, ROWS), 1, tl.int1)
+    if MASKED:
+        bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)
+        allowed = allowed_pairs(
+            mask, bounds, at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=True
+        )
+    queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, sizes[0], dims, DIM, not MASKED)
+    to_output = load_tile(
+        gradient[0], gradient[1], at, row_start, row_span, sizes[0], value_dims, VALUE_DIM, not MASKED
+    )
+    sides = (
+        (inputs[2], inputs[3], column_start, column_span, sizes[1]),
+        (inputs[0], inputs[1], row_start, row_span, sizes[0]),
+    )
+    raw = tl.zeros((COLUMNS, ROWS), tl.float32)
+    if RULE != UNIFORM:
+        if FOLDS and len(STEPS) == 0 and not SAFE:
+            raw = scored_product(keys, queries, PRECISION)
+        else:
+            raw = pair_scores(keys, queries, norms, sides, weight, inputs, at, scale, FORM, EXACT, PRECISION, DIM)
+    over_values = scored_product(values, to_output, PRECISION)
+    keep = 1.0
+    if DROPOUT:
+        hashes = row_hashes(tl.load(dropout[0]), entry, rows)
+        keep = keep_factors(hashes, column_start + column_span, dropout[1], dropout[2], TURNED=True)
+    of_tile = tile_terms(
+        terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, 1.0, STEPS,
+        True, by_sum,
+    )  # fmt: skip
+    weights, slopes, more = tile_gradients(
+        raw, over_values, keep, numbers, of_tile, allowed, facts, terms, scale,
+        STEPS, EXCLUDES, FOLDS, RULE, LEARNS, MASKED, SAFE, ROUGH, True,
+    )  # fmt: skip
+    learned = added(learned, more, LEARNS)
+    to_values = pooled_product(weights, to_output, to_values, PRECISION, SAFE)
+    if FORM != DOT:
+        to_keys, _, sums = add_differences(
+            to_keys, to_keys, sums, slopes, queries, sides, at, dims, DIM, False, EXACT, PRECISION
+        )
+    elif RULE != UNIFORM:
+        to_keys = slope_product(slopes, queries, to_keys, PRECISION, SAFE)
+    return to_keys, to_values, sums, learned
+
+
+@triton.jit
+def differentiate_column_block(
+    program, inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
+    n_queries, n_keys, low, high, n1, n2, scale,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
+    MASK: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr,
+    SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, FLAGGED: tl.constexpr,
+):  # fmt: skip
+    """The gradients of a block of keys and their values, and what steps' parameters get of each of its columns.
+
+    `ranges`: of a mask with bounds, the rows that may see anything of each block of `FLAGGED` columns: from, to.
+    """
+    by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
+    sizes, line = (n_queries, n_keys), (low, high)
+    entry, block, _ = block_of(program, n_keys, 1, COLUMNS, False)
+    at = place_of(entry, n1, n2)
+    column_start, column_span, row_span = block * COLUMNS, tl.arange(0, COLUMNS), tl.arange(0, ROWS)
+    dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
+    columns = column_start + column_span
+    keys = load_tile(inputs[2], inputs[3], at, column_start, column_span, n_keys, dims, DIM, False)
+    values = load_tile(inputs[4], inputs[5], at, column_start, column_span, n_keys, value_dims, VALUE_DIM, False)
+    norms = column_span
+    if FORM != DOT:
+        norms = squared_norms(keys)
+    origins = load_origins(terms, at, column_start, STEPS, True)
+    of_columns = load_line(terms, origins, at, column_start, column_span, n_keys, STEPS, True, by_sum, False)
+    numbers = load_numbers(terms, at, STEPS)
+    weight = load_weights(inputs, at, dims, FORM, DIM)
+    known = (keys, norms, values, of_columns, numbers, weight)
+
+    # Blocks of rows that see something of these columns, and those among them that see all.
+    from_tile, to_tile = 0, tl.cdiv(n_queries, ROWS)
+    from_whole, to_whole = 0, n_queries // ROWS
+    if LINE & MASK != 0:
+        last = tl.minimum(column_start + COLUMNS, n_keys)
+        # Row i sees columns from i + low to before i + high.
+        from_tile = tl.minimum(tl.maximum(column_start - high + 1, 0), n_queries) // ROWS
+        to_tile = tl.cdiv(tl.maximum(tl.minimum(last - low, n_queries), 0), ROWS)
+        from_whole = tl.cdiv(tl.maximum(last - high, 0), ROWS)
+        to_whole = tl.minimum(tl.maximum(column_start - low + 1, 0), n_queries) // ROWS
+    elif BOUNDS & MASK != 0:
+        base = start_of(ranges[1], at) - column_start // FLAGGED * ranges[1][3]
+        from_tile = tl.minimum(tl.load(ranges[0] + base), n_queries) // ROWS
+        to_tile = tl.cdiv(tl.minimum(tl.load(ranges[2] + base), n_queries), ROWS)
+        to_whole = 0
+    if (PAIRS | DOCUMENTS) & MASK != 0 or SAFE:
+        to_whole = 0
+    from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
+
+    found = (
+        tl.zeros((COLUMNS, BLOCK_DIM), tl.float32),
+        tl.zeros((COLUMNS, BLOCK_VALUE_DIM), tl.float32),
+        tl.zeros((COLUMNS,), tl.float32),
+        nothing_learned(COLUMNS, LEARNS),
+    )
+    if not SAFE:
+        for tile in range(from_whole, to_whole):
+            of_rows = load_line(terms, origins, at, tile * ROWS, row_span, n_queries, STEPS, False, by_sum, True)
+            of_facts = load_facts(facts, entry, tile * ROWS, row_span, n_queries, RULE, CENTRED, ROUGH, True)
+            found = differentiate_column_tile(
+                found, known, of_rows, of_facts, inputs, gradient, terms, mask, line, dropout, at,
+                entry, tile * ROWS, column_start, sizes, scale,
+                FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, False, DROPOUT, LEARNS, SAFE, EXACT, ROUGH, PRECISION, DIM,
+                VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+            )  # fmt: skip
+    before = from_whole - from_tile
+    for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
+        tile = tl.where(place < before, from_tile + place, to_whole + place - before)
+        of_rows = load_line(terms, origins, at, tile * ROWS, row_span, n_queries, STEPS, False, by_sum, False)
+        of_facts = load_facts(facts, entry, tile * ROWS, row_span, n_queries, RULE, CENTRED, ROUGH, False)
+        found = differentiate_column_tile(
+            found, known, of_rows, of_facts, inputs, gradient, terms, mask, line, dropout, at,
+            entry, tile * ROWS, column_start, sizes, scale,
+            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, True, DROPOUT, LEARNS, SAFE, EXACT or SAFE,
+            ROUGH, PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+        )  # fmt: skip
+    to_keys, to_values, sums, learned = found
+
+    if FORM != DOT:
+        if not (EXACT or SAFE):
+            to_keys += sums[:, None] * keys.to(tl.float32)
+        to_keys = to_keys * (2.0 * weight)[None, :]
+    if not PROJECTED:
+        to_keys = without_broken(to_keys, keys)
+    lines = tl.cast(entry, tl.int64) * n_keys + columns
+    there = (columns < n_keys)[:, None]
+    inside, inside_values = there & (dims < DIM)[None, :], there & (value_dims < VALUE_DIM)[None, :]
+    store_tile(to_keys, outputs[0], outputs[1], at, column_start, column_span, dims, inside)
+    store_tile(to_values, outputs[2], outputs[3], at, column_start, column_span, value_dims, inside_values)
+    store_learned(learned, outputs[4], lines, columns < n_keys, LEARNS)
+    if not SAFE:
+        broken = tl.max(tl.where(inside & (to_keys - to_keys != 0), 1, 0))
+        broken = tl.maximum(broken, tl.max(tl.where(inside_values & (to_values - to_values != 0), 1, 0)))
+        tl.store(outputs[5] + flag_place(entry, block * COLUMNS, n_keys, FLAGGED), broken)
+
+
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_programs"])
+def differentiate_columns(
+    inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
+    n_queries, n_keys, low, high, n1, n2, scale, n_programs,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
+    MASK: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr,
+    SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, FLAGGED: tl.constexpr,
+):  # fmt: skip
+    """Every block of columns; where `SAFE`, those that are flagged."""
+    program = tl.program_id(0)
+    if SAFE:
+        reverse: tl.constexpr = False
+        first = program * CHUNK
+        flags = load_flags(outputs[5], first + tl.arange(0, CHUNK), n_keys, 1, n_programs, COLUMNS, FLAGGED, reverse)
+        if tl.max(flags) == 0:
+            return
+        for each in range(first, tl.minimum(first + CHUNK, n_programs)):
+            if load_flags(outputs[5], each, n_keys, 1, n_programs, COLUMNS, FLAGGED, reverse) != 0:
+                differentiate_column_block(
+                    each, inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
+                    n_queries, n_keys, low, high, n1, n2, scale,
+                    FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, CENTRED, PROJECTED, DROPOUT, LEARNS, SAFE, EXACT, ROUGH,
+                    PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAGGED,
+                )  # fmt: skip
+    else:
+        differentiate_column_block(
+            program, inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
+            n_queries, n_keys, low, high, n1, n2, scale,
+            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, CENTRED, PROJECTED, DROPOUT, LEARNS, SAFE, EXACT, ROUGH,
+            PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAGGED,
+        )  # fmt: skip
