@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from benchmarks import cuda, growth, report, sweep
+from benchmarks import cuda, cuda_report, growth, report, sweep
 from benchmarks.cases import ROWS
 from benchmarks.judge import measure_row
 from benchmarks.load import Load
@@ -64,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from benchmarks import figures, tables
 
         tables.write_times()
+        cuda_report.write_table()
         for path in figures.draw_all():
             console.print(str(path))
         return 0

@@ -1,20 +1,46 @@
-"""The table of docs/performance.md for GPUs, from `benchmarks/results/cuda.json`: python -m benchmarks.cuda_report."""
+"""What the documents show of GPUs, from `benchmarks/results/cuda.json`: python -m benchmarks.cuda_report.
+
+It writes the table of docs/performance.md and draws docs/speed-gpu.svg, with the rows that the results have.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from benchmarks import results
 from benchmarks.cuda import ROWS, Row
-from benchmarks.cuda_contests import OURS
+from benchmarks.cuda_contests import OURS, READING
+
+NAME = "cuda"
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+BEGIN, END = "<!-- times on a GPU, by python -m benchmarks.cuda_report -->\n", "<!-- end of times on a GPU -->"
+
+LARGE, LONG, SMALL = "(4, 16, 4096, 128)", "(1, 16, 16384, 64)", "(2, 8, 2048, 64)"
+LABELS = {  # work and size; a row that is not here goes by its name
+    "dot": ("dot softmax", LARGE),
+    "causal": ("causal", LARGE),
+    "gated": ("gated", LARGE),
+    "soft-capped": ("soft-capped", LARGE),
+    "ALiBi": ("ALiBi", LARGE),
+    "causal and gated": ("causal and gated", LARGE),
+    "window": ("window of 256", LONG),
+    "selected": ("64 selected keys", LONG),
+    "Gaussian": ("Gaussian", SMALL),
+    "sigmoid": ("sigmoid", SMALL),
+    "conic": ("conic", SMALL),
+    "decoding": ("decoding, 32 heads on 8", "131,072 keys of 128"),
+    "decoding, soft-capped": ("decoding, soft-capped", "131,072 keys of 128"),
+    "one query": ("one query, Gaussian, float32", "4,000,000 keys of 128"),
+}
 
 
 def table() -> str:
     """Every row in Markdown: milliseconds of both, forward and forward + backward, and how many times faster we are."""
-    rows = results.read("cuda")["rows"]
+    rows = results.read(NAME)["rows"]
     lines = ["| work | regard, ms | peer, ms | times faster | asked |", "|---|---|---|---|---|"]
-    lines += [_line(row, rows[row.name]) for row in ROWS if row.name in rows]
+    lines += [_line(row, rows[row.name]) for row in ROWS if "forward" in rows.get(row.name, {})]
     return "\n".join(lines)
 
 
@@ -27,5 +53,39 @@ def _line(row: Row, found: Mapping[str, Any]) -> str:
     return f"| {row.name} | {' | '.join(shown)} |"
 
 
+def with_table(text: str) -> str:
+    """The text with the table between its markers."""
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}{table()}\n{END}{tail}"
+
+
+def rows_to_draw(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Rows as `figures.draw_speed` takes them: a label, the times, and who computes the same as we do."""
+    rows = {}
+    for name, row in found.items():
+        seconds = {each: row[each]["seconds"] for each in ("forward", "training") if each in row}
+        if seconds:  # neither one that failed nor a figure of its own, as memory
+            work, size = LABELS.get(name, (name, ""))
+            same = [each for each in seconds["forward"] if each != READING]
+            rows[name] = {"work": work, "size": size, "same": same, "figures": seconds}
+    return rows
+
+
+def write_table() -> None:
+    """Write the table into its page, if there are results."""
+    if results.read(NAME):
+        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def main() -> None:
+    """Write and draw."""
+    from benchmarks import figures  # which needs matplotlib, and this module
+
+    write_table()
+    for path in figures.draw_gpu():
+        print(path)
+
+
 if __name__ == "__main__":
-    print(table())
+    main()

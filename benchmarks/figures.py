@@ -16,7 +16,7 @@ import matplotlib
 import torch
 from torch import Tensor
 
-from benchmarks import results
+from benchmarks import cuda_report, results
 from benchmarks.contests import OURS
 from benchmarks.peers import MEMORY_LIMIT
 from benchmarks.report import NAME
@@ -40,7 +40,7 @@ STYLE = {
     "svg.hashsalt": "regard",
     "legend.frameon": False,
 }
-PEER_NAMES = {"compiled": "torch.compile", "gathered": "gathering rows"}
+PEER_NAMES = {"compiled": "torch.compile", "gathered": "gathering rows", "two products": "two products in torch"}
 ROOT = 0.35  # of the weights of a long sequence, for their colours
 SEEN = 16_384  # tokens of the sequence whose weights are shown
 
@@ -50,12 +50,24 @@ def draw_all() -> list[Path]:
     rows = results.read(NAME).get("rows", {})
     with plt.rc_context(STYLE):
         drawn = []
-        if any(best_peer(row, "training") for row in rows.values()):
-            drawn.append(save(draw_speed(rows), "speed"))
+        trained = {name: row for name, row in rows.items() if best_peer(row, "training")}
+        if trained:
+            drawn.append(save(draw_speed(trained, "a CPU"), "speed"))
         if "memory" in rows.get("growth", {}):
             drawn.append(save(draw_memory(rows["growth"]), "memory"))
         drawn += [save(draw_view(SEEN, dark), name) for name, dark in (("view", False), ("view-dark", True))]
-    return drawn
+    return [*drawn, *draw_gpu()]
+
+
+def draw_gpu(folder: Path = FOLDER) -> list[Path]:
+    """Draw the speed on a GPU, if it was measured; return where."""
+    found = results.read(cuda_report.NAME)
+    rows = cuda_report.rows_to_draw(found.get("rows", {}))
+    compared = {name: row for name, row in rows.items() if best_peer(row, "forward")}
+    if not compared:
+        return []
+    with plt.rc_context(STYLE):
+        return [save(draw_speed(compared, f"one {found['gpu'].removeprefix('NVIDIA ')}"), "speed-gpu", folder)]
 
 
 def save(figure: Any, name: str, folder: Path = FOLDER) -> Path:
@@ -78,35 +90,42 @@ def best_peer(row: Mapping[str, Any], quantity: str) -> tuple[str, float] | None
     return best, rivals[best] / figures[OURS]
 
 
-def draw_speed(rows: Mapping[str, Mapping[str, Any]]) -> Any:
+def readable_ratio(ratio: float) -> str:
+    """With two digits after the point where the first may be the same as that of 1."""
+    digits = 2 if ratio < 1.95 else 1 if ratio < 9.95 else 0
+    return f"{ratio:.{digits}f} ×"
+
+
+def draw_speed(rows: Mapping[str, Mapping[str, Any]], machine: str) -> Any:
     """How many times faster than the fastest peer that computes the same, for each kind of attention."""
-    shown = [row for row in rows.values() if best_peer(row, "training")]
-    figure, axes = plt.subplots(figsize=(8.2, 0.62 * max(len(shown), 1) + 1.2))
-    for place, row in enumerate(shown):
-        for quantity, offset, colour in (("forward", -0.19, BLUE), ("training", 0.19, ORANGE)):
-            peer = best_peer(row, quantity)
-            if peer is None:
-                continue
-            name, ratio = PEER_NAMES.get(peer[0], peer[0]), peer[1]
-            axes.barh(place + offset, ratio - 1, left=1, height=0.36, color=colour)
+    figure, axes = plt.subplots(figsize=(8.2, 0.52 * len(rows) + 1.2))
+    ratios = [1.0]
+    for place, row in enumerate(rows.values()):
+        pairs = (("forward", BLUE), ("training", ORANGE))
+        bars = [(colour, peer) for quantity, colour in pairs if (peer := best_peer(row, quantity))]
+        for turn, (colour, (name, ratio)) in enumerate(bars):
+            height = place + 0.38 * (turn - (len(bars) - 1) / 2)
+            axes.barh(height, ratio - 1, left=1, height=0.36, color=colour)
             axes.annotate(
-                f"{ratio:.0f} × {name}" if ratio >= 10 else f"{ratio:.2g} × {name}",
-                (max(ratio, 1), place + offset),
+                f"{readable_ratio(ratio)} {PEER_NAMES.get(name, name)}",
+                (max(ratio, 1), height),
                 xytext=(4, 0),
                 textcoords="offset points",
                 va="center",
                 fontsize=9,
             )
+            ratios.append(ratio)
     axes.set_xscale("log")
-    most = max((best_peer(row, quantity) or ("", 1.0))[1] for row in shown for quantity in ("forward", "training"))
-    axes.set_xlim(0.4, most * 4)
-    ticks = [tick for tick in (0.5, 1, 2, 5, 10, 20, 50, 100, 200) if tick <= most * 2]
+    least, most = min(ratios), max(ratios)
+    axes.set_xlim(min(0.4, least / 1.25), most * 4)
+    ticks = [tick for tick in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200) if min(0.4, least) <= tick <= most * 2]
     axes.set_xticks(ticks, [f"{tick:g} ×" for tick in ticks])
     axes.minorticks_off()
     axes.axvline(1, color=GREY, linewidth=1)
-    axes.set_yticks(range(len(shown)), [f"{row['work']}\n{row['size']}" for row in shown], fontsize=9)
-    axes.invert_yaxis()
-    axes.set_title("Speed of regard on a CPU, beside the fastest peer that computes the same", fontsize=11)
+    labels = [f"{row['work']}\n{row['size']}".rstrip() for row in rows.values()]
+    axes.set_yticks(range(len(rows)), labels, fontsize=9)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_title(f"Speed of regard on {machine}, beside the fastest peer that computes the same", fontsize=11)
     axes.set_xlabel("times as fast as the peer named")
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in (BLUE, ORANGE)]
     axes.legend(handles, ["forward", "forward + backward"], loc="upper right")

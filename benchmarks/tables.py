@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.contests import OURS
-from benchmarks.figures import best_peer
+from benchmarks.figures import best_peer, readable_ratio
 from benchmarks.report import NAME
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
@@ -69,8 +69,7 @@ def _cell(row: Mapping[str, Any], quantity: str) -> str:
     if best is None:
         return ours
     name, times = best
-    digits = 2 if times < 1.95 else 1 if times < 9.95 else 0
-    return f"{ours} · {name} {_readable(figures[name])}, {times:.{digits}f} ×"
+    return f"{ours} · {name} {_readable(figures[name])}, {readable_ratio(times)}"
 
 
 def _readable(seconds: float) -> str:

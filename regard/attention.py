@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from regard.engines import Engine
+from regard.engines.cuda.small_calls import kind_of_call, pool_again, remember, watch
 from regard.engines.sdpa.shortcut import pool_plainly
 from regard.masks import Mask
 from regard.modes import is_forward_mode, is_tracing
@@ -70,13 +71,22 @@ def attend(
     """
     if is_tracing():
         return attend_traced(queries, keys, values, score, weights, mask, dropout, engine)
+    kind = None
     if engine is None and type(dropout) is float and dropout == 0.0 and not is_forward_mode():
-        # The most common call. What is below would come to the same, some microseconds later.
+        # The most common calls. What is below would come to the same, some microseconds later.
         output = pool_plainly(queries, keys, values, score, weights, mask)
+        if output is None and type(queries) is Tensor and queries.is_cuda:
+            kind = kind_of_call(queries, keys, values, score, weights, mask)
+            output = None if kind is None else pool_again(kind, queries, keys, values)
         if output is not None:
             return output
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=None)
-    return choose(problem, engine).run(problem)
+    if kind is None:
+        return choose(problem, engine).run(problem)
+    watch(problem)
+    output = choose(problem, engine).run(problem)
+    remember(kind, problem)
+    return output
 
 
 def weigh(

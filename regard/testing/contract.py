@@ -58,7 +58,10 @@ def check(engine: Engine, case: Case) -> Outcome:
         if isinstance(got, ScoreError):
             return Outcome((f"refused while running: {got}",))
         if problem.queries.is_cuda and bool(got["output"].isnan().any()):
-            return Outcome((f"no number, as nobody waits for the device to say: {exact}",))
+            # Nobody has waited for the device to say; by now it has, and the next call raises.
+            later = _run(engine, problem)
+            if isinstance(later, ScoreError):
+                return Outcome((f"refused by the call that followed: {later}",))
         raise Mismatch(f"{case}: the definition refuses ({exact}) and {engine.name} does not")
     plain = _define(case)
     got = _run(engine, problem)

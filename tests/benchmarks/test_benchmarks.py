@@ -203,7 +203,7 @@ def test_figures_are_the_same_bytes_each_time(tmp_path: Path):
         folder.mkdir()
         with figures.plt.rc_context(figures.STYLE):
             drawn = {
-                "speed": figures.draw_speed({"gated": row}),
+                "speed": figures.draw_speed({"gated": row}, "a CPU"),
                 "memory": figures.draw_memory({"memory": points, "machine bytes": 1 << 34}),
                 "view": figures.draw_view(512),
             }

@@ -9,18 +9,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.engines.cuda.general_pass import differentiate_any
 from regard.engines.cuda.kernels.backward_columns import differentiate_columns
 from regard.engines.cuda.kernels.backward_rows import differentiate_rows
 from regard.engines.cuda.kernels.tile_gradients import row_facts
 from regard.engines.cuda.launch import Facts, Launch, Strided
 from regard.engines.cuda.launch_settings import (
-    CHUNK,
     Settings,
     block_of,
     blocks_of,
     column_settings,
     row_settings,
-    safe_settings,
     shared_memory,
 )
 from regard.engines.cuda.listed_pass import differentiate_lists_by_columns, differentiate_lists_by_rows
@@ -124,10 +123,10 @@ def differentiate_by_rows(
         into = to_left, launch.strides_of(to_left)
     sums = launch.empty(*rows, len(learns)) if any(learns) else None
     squares = launch.empty(*rows, launch.dim) if learns_weight else None
-    outputs = (*into, into[0] if sums is None else sums, into[0] if squares is None else squares)
+    outputs = (*into, sums, squares)
     learning = {"LEARNS": tuple(learns), "LEARNS_WEIGHT": learns_weight}
     if program.mask.lists:
-        differentiate_lists_by_rows(launch, gradient, facts, outputs, **learning)
+        differentiate_lists_by_rows(launch, gradient, facts, _filled(outputs), **learning)
     else:
         _differentiate(differentiate_rows, settings, launch, gradient, facts, outputs, flags=flags, **learning)
     return RowGradients(into[0], sums, squares)
@@ -153,15 +152,14 @@ def differentiate_by_columns(
         new = launch.empty(*columns, launch.value_dim, dtype=_gradient_dtype(program.values, launch.n_entries))
         to_values = new, launch.strides_of(new)
     sums = launch.empty(*columns, len(learns)) if any(learns) else None
-    outputs = (*to_right, *to_values, to_right[0] if sums is None else sums)
+    outputs = (*to_right, *to_values, sums)
     found = ColumnGradients(to_right[0], to_values[0], sums)
     if program.mask.lists:
-        differentiate_lists_by_columns(launch, gradient, facts, outputs, learns=tuple(learns))
+        differentiate_lists_by_columns(launch, gradient, facts, _filled(outputs), learns=tuple(learns))
         return found
     blocks: tuple[object, ...] = ()
-    if program.mask.bounds:
-        flagged = settings.columns if flags is None else FLAGGED
-        first, stop = row_blocks(program.mask.bounds, grid, settings.rows, flagged)
+    if program.mask.bounds and flags is None and not program.is_small:
+        first, stop = row_blocks(program.mask.bounds, grid, settings.rows, settings.columns)
         blocks = (first, program.batch.strides(first, 1), stop)
     learning = {"LEARNS": tuple(learns)}
     _differentiate(differentiate_columns, settings, launch, gradient, facts, outputs, blocks, flags=flags, **learning)
@@ -177,58 +175,60 @@ def _differentiate(
     outputs: tuple[Any, ...],
     *more: tuple[object, ...],
     flags: Tensor | None,
-    **learns: object,
+    **learns: Any,
 ) -> None:
-    """Launch a kernel over blocks of rows or of columns, and the same once more for what is not finite."""
+    """Launch a kernel over blocks of rows or of columns, and one for any rule over those that are not finite.
+
+    Over these alone, where flags are given.
+    """
     program, by_rows = launch.program, kernel is differentiate_rows
+    general: dict[str, Any] = {
+        "by_rows": by_rows,
+        "n_learned": len(program.steps) if any(learns["LEARNS"]) else 0,
+        "weighed": bool(learns.get("LEARNS_WEIGHT")),
+    }
+    if flags is not None or program.is_small:
+        given = None if flags is None else (flags, FLAGGED)
+        differentiate_any(launch, gradient, facts, outputs, flags=given, **general)
+        return
     length = launch.n_queries if by_rows else launch.n_keys
-    passes = launch.passes if flags is None else (True,)
-    flagged = FLAGGED
-    if flags is None:
-        flagged = settings.rows if by_rows else settings.columns
-        flags = launch.flags(launch.n_entries * blocks_of(length, flagged))
-    for safe in passes:
-        chosen = safe_settings(settings, launch.shape) if safe else settings
-        n_programs = launch.n_entries * blocks_of(length, chosen.rows if by_rows else chosen.columns)
-        launch.run(
-            kernel,
-            blocks_of(n_programs, CHUNK) if safe else n_programs,
-            (
-                launch.inputs,
-                gradient,
-                tuple(facts),
-                (*outputs, flags),
-                program.terms,
-                launch.mask,
-                *more,
-                launch.dropout,
-                launch.n_queries,
-                launch.n_keys,
-                *launch.line,
-                *launch.batch_sizes,
-                program.scale,
-                n_programs,
-            ),
-            {
-                "SAFE": safe,
-                "ROWS": chosen.rows,
-                "COLUMNS": chosen.columns,
-                "FLAGGED": flagged,
-                **learns,
-                **launch.codes,
-                **launch.backward_codes,
-            },
-            chosen.options,
-            variant=(
-                safe,
-                flagged,
-                *learns.values(),
-                *launch.backward_codes.values(),
-                *_kinds(gradient),
-                *_kinds(outputs),
-            ),
-            fresh=(gradient[0], facts.levels, flags, *[each for each in outputs if isinstance(each, Tensor)]),
-        )
+    n_programs = launch.n_entries * blocks_of(length, settings.rows if by_rows else settings.columns)
+    flags, filled = launch.flags(n_programs), _filled(outputs)
+    launch.run(
+        kernel,
+        n_programs,
+        (
+            launch.inputs,
+            gradient,
+            tuple(facts),
+            (*filled, flags),
+            program.terms,
+            launch.mask,
+            *more,
+            launch.dropout,
+            launch.n_queries,
+            launch.n_keys,
+            *launch.line,
+            *launch.batch_sizes,
+            program.scale,
+        ),
+        {
+            "ROWS": settings.rows,
+            "COLUMNS": settings.columns,
+            **learns,
+            **launch.codes,
+            **launch.backward_codes,
+        },
+        settings.options,
+        variant=(*learns.values(), *launch.backward_codes.values(), *_kinds(gradient), *_kinds(filled)),
+        fresh=(gradient[0], facts.levels, flags, *[each for each in filled if isinstance(each, Tensor)]),
+    )
+    differentiate_any(launch, gradient, facts, outputs, flags=(flags, settings), **general)
+
+
+def _filled(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Outputs with a stand-in for those that are not wanted, which nobody writes to."""
+    return tuple([outputs[0] if each is None else each for each in outputs])
 
 
 def _kinds(outputs: tuple[Any, ...]) -> list[object]:

@@ -51,16 +51,17 @@ class CudaKernels(Kernels):
             return f"the kernels of this device do not have {type(rule).__name__}"
         if isinstance(form, ChannelForm) and form.function != "square":
             return f"the kernels of this device do not have {type(problem.score).__name__}"
+        from regard.engines.cuda.masks import longest_list
+        from regard.engines.cuda.program import can_join
+
         dim, value_dim = form.tensors()[0].shape[-1], problem.values.shape[-1]
         if max(dim, value_dim) > MOST_DIM:
             return f"the kernels of this device take vectors of up to {MOST_DIM}, not {max(dim, value_dim)}"
         if _at_a_time(problem)[0] == 0:
             return f"the kernels of this device would need more than {MOST_MASK_BYTES >> 20} MiB for a row of this mask"
-        for step in form.steps:
-            if isinstance(step, steps.AddRelative) and step.table.requires_grad:
-                return "the kernels of this device do not differentiate tables of relative positions"
-        from regard.engines.cuda.program import can_join
-
+        learns = any(isinstance(step, steps.AddRelative) and step.table.requires_grad for step in form.steps)
+        if learns and problem.mask is not None and longest_list(problem.mask, problem.grid) is not None:
+            return "the kernels of this device differentiate no table of relative positions along lists of keys"
         return None if can_join(problem) else "the kernels of this device take three batch axes that cannot be joined"
 
     def bytes(self, problem: AttentionProblem) -> int:
@@ -72,12 +73,14 @@ class CudaKernels(Kernels):
         return math.prod(grid.batch_shape) * (12 * grid.n_queries + apart) + mask_bytes
 
     def seconds(self, work: Work) -> float:
+        from regard.engines.cuda.program import SMALL
         from regard.engines.work import MICRO, PICO, READ_BY_GPU
 
         # Measured on an H200: a pair's exponentials, its products, and those again for three gradients.
         per_pair = (0.3 + 0.5 * work.depth) if work.half else (1.0 + 5.5 * work.depth)
         seconds = work.pairs * work.live * per_pair * PICO * (4.3 if work.training else 1.0)
-        calls = (970 if work.training else 210) + (110 if work.masked else 0)
+        small = not work.training and work.pairs <= SMALL  # one launch, which is soon known by heart
+        calls = 60 if small else (970 if work.training else 210) + (110 if work.masked else 0)
         return calls * MICRO + max(seconds, work.bytes / READ_BY_GPU)
 
     def guard(self, problem: AttentionProblem) -> Guard:
@@ -90,7 +93,9 @@ class CudaKernels(Kernels):
         from regard.engines.cuda.packing import PackedProblem, packed
         from regard.engines.cuda.program import translate
         from regard.engines.cuda.row_chunks import ChunkedProblem
+        from regard.engines.cuda.value_errors import raise_told
 
+        raise_told(problem.grid.device)
         by_rows, grid = packed(problem), problem.grid
         if by_rows is not None:
             return PackedProblem(problem, by_rows)

@@ -16,6 +16,7 @@ from regard.engines.cuda.backward_pass import (
     facts_of,
 )
 from regard.engines.cuda.forward_pass import pool, sum_rows
+from regard.engines.cuda.general_pass import differentiate_relative
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launcher import on_device
 from regard.engines.cuda.program import Program, Role
@@ -83,7 +84,7 @@ class CudaProblem(Compiled):
             if needed[place] and role is not None
         ]
         steps = range(len(self.program.steps))
-        by_row = [any(each.step == step and each.role != "column" for each in wanted) for step in steps]
+        by_row = [any(each.step == step and each.role in ("row", "number") for each in wanted) for step in steps]
         by_column = [any(each.step == step and each.role == "column" for each in wanted) for step in steps]
         to_weight = n_fixed == 3 and needed[2]
         found: list[Tensor | None] = [None] * (n_form + 1)
@@ -101,7 +102,11 @@ class CudaProblem(Compiled):
         if to_weight and of_rows is not None and of_rows.squares is not None:
             found[2] = self._summed(of_rows.squares.double().sum(-2, keepdim=True), tensors[2])
         for each in wanted:
-            found[each.place] = self._learned(each, tensors[each.place], of_rows, of_columns)
+            like = tensors[each.place]
+            if each.role == "table":
+                found[each.place] = self._summed(differentiate_relative(launch, to_output, facts, each.step), like)
+            else:
+                found[each.place] = self._learned(each, like, of_rows, of_columns)
         for place, tensor in enumerate((*tensors, problem.values)):
             if needed[place] and found[place] is None:  # what no weight depends on
                 found[place] = torch.zeros_like(tensor)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.engines.cuda.general_pass import pool_any
 from regard.engines.cuda.kernels.forward import merge_splits, pool_rows
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launch_settings import (
-    CHUNK,
     Settings,
     block_of,
     blocks_of,
     forward_settings,
-    safe_settings,
     shared_memory,
 )
 from regard.engines.cuda.listed_pass import pool_lists
@@ -83,7 +82,7 @@ def pool_flagged(
     """
     peaks, totals = launch.empty(2, launch.n_entries, launch.n_queries)
     assert not launch.program.mask.lists  # no mask of PyTorch's kernels is one
-    _launch_rows(launch, _settings(launch), 1, (output, strides, peaks, totals), split=False, flags=(flags, flagged))
+    pool_any(launch, (output, strides, peaks, totals), flags=(flags, flagged))
     return peaks, totals
 
 
@@ -122,48 +121,42 @@ def _launch_rows(
     outputs: tuple[Tensor, tuple[int, ...], Tensor, Tensor],
     *,
     split: bool,
-    flags: tuple[Tensor, int] | None = None,
 ) -> None:
-    """Launch over all rows, then over those that are flagged; over these alone, where flags are given.
+    """Launch over all rows, then over those that are flagged.
 
-    `flags`: and how many rows share one.
+    A weight may be 0 without a mask, too: by a score of −inf, by dropout, or since nothing smaller is a number.
     """
-    passes = launch.passes if flags is None else (True,)
-    if flags is None:
-        n_flags = launch.n_entries * blocks_of(launch.n_queries, settings.rows) * n_splits
-        flags = launch.flags(n_flags), settings.rows
-    for safe in passes:
-        chosen = safe_settings(settings, launch.shape) if safe else settings
-        n_programs = launch.n_entries * blocks_of(launch.n_queries, chosen.rows) * n_splits
-        launch.run(
-            pool_rows,
-            blocks_of(n_programs, CHUNK) if safe else n_programs,
-            (
-                launch.inputs,
-                (*outputs, flags[0]),
-                launch.program.terms,
-                launch.mask,
-                launch.sink,
-                launch.dropout,
-                launch.n_queries,
-                launch.n_keys,
-                *launch.line,
-                *launch.batch_sizes,
-                launch.program.scale,
-                n_splits,
-                n_programs,
-            ),
-            {
-                "SINK": bool(launch.sink),
-                "SPLIT": split,
-                "SAFE": safe,
-                "ROWS": chosen.rows,
-                "COLUMNS": chosen.columns,
-                "FLAG_ROWS": flags[1],
-                "FLAG_COLUMNS": settings.columns,
-                **launch.codes,
-            },
-            chosen.options,
-            variant=(safe, split, flags[1], outputs[0].dtype, outputs[1]),
-            fresh=outputs[:1],
-        )
+    if launch.program.is_small:
+        pool_any(launch, outputs, n_splits=n_splits, split=split)
+        return
+    n_programs = launch.n_entries * blocks_of(launch.n_queries, settings.rows) * n_splits
+    flags = launch.flags(n_programs)
+    launch.run(
+        pool_rows,
+        n_programs,
+        (
+            launch.inputs,
+            (*outputs, flags),
+            launch.program.terms,
+            launch.mask,
+            launch.sink,
+            launch.dropout,
+            launch.n_queries,
+            launch.n_keys,
+            *launch.line,
+            *launch.batch_sizes,
+            launch.program.scale,
+            n_splits,
+        ),
+        {
+            "SINK": bool(launch.sink),
+            "SPLIT": split,
+            "ROWS": settings.rows,
+            "COLUMNS": settings.columns,
+            **launch.codes,
+        },
+        settings.options,
+        variant=(split, outputs[0].dtype, outputs[1]),
+        fresh=outputs[:1],
+    )
+    pool_any(launch, outputs, flags=(flags, settings), n_splits=n_splits, split=split)

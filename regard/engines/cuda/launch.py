@@ -13,7 +13,8 @@ from torch import Tensor
 from regard.engines import torch_internals
 from regard.engines.cuda.launch_settings import Shape, block_of
 from regard.engines.cuda.launcher import launch as run
-from regard.engines.cuda.program import Program
+from regard.engines.cuda.program import Program, coded
+from regard.engines.cuda.value_errors import told
 from regard.engines.kernels import codes
 from regard.weights import Softmax
 
@@ -93,13 +94,17 @@ class Launch:
 
     @cached_property
     def dropout(self) -> tuple[Any, ...]:
-        """The seed, on the device, the number below which a hash drops its weight, and what multiplies the others."""
+        """As kernels take it.
+
+        The seed, on the device; a number in two halves, below which a hash drops its weight; what multiplies others.
+        """
         problem = self.program.problem
         if not problem.dropout:
             return ()
         seed = problem.seed
         seed = seed.to(self.device) if isinstance(seed, Tensor) else self._number(seed, torch.int64)
-        return seed, int(problem.dropout * 2**32), 1 / (1 - problem.dropout)
+        high, low = divmod(int(problem.dropout * 2**32), 2**16)
+        return seed, coded(high), coded(low), 1 / (1 - problem.dropout)
 
     def _number(self, value: float, dtype: torch.dtype) -> Tensor:
         """A number on the device, written there: copied from the host, it would be waited for."""
@@ -118,7 +123,7 @@ class Launch:
             "EXCLUDES": self._excludes,
             "FOLDS": self._folds,
             "RULE": program.rule,
-            "MASK": program.mask.code,
+            "MASK": program.mask.kinds,
             "DROPOUT": bool(program.problem.dropout),
             "EXACT": self._is_exact,
             "ROUGH": self.is_rough,
@@ -187,6 +192,11 @@ class Launch:
         return self.program.values.dtype == torch.float16 and self.program.rule in UNBOUNDED
 
     @property
+    def general_precision(self) -> str:
+        """How products are computed by kernels for any rule, also one whose weights leave float16."""
+        return "whole" if self.program.values.dtype == torch.float16 else self._precision
+
+    @property
     def _precision(self) -> str:
         """How products are computed: in float32 exactly enough, unless torch was told that less will do."""
         if self.is_whole:
@@ -196,15 +206,16 @@ class Launch:
         # Of a squared distance, digits cancel that TF32 does not have.
         return "tf32" if self.program.form == codes.DOT and torch_internals.allows_tf32() else "tf32x3"
 
-    # Whether each launch is the safe one: it comes second, and ends at once where the first found all finite. A weight
-    # may be 0 without a mask, too: by a score of −inf, by dropout, or since nothing smaller is a number.
-    passes = (False, True)
-
     def strides_of(self, tensor: Tensor) -> tuple[int, ...]:
         """Of vectors `(…, n, dim)` that lie together, with every batch axis; times −1, as `Batch.strides`."""
         n1, n2 = self.batch_sizes
         size = tensor.shape[-2] * tensor.shape[-1]
         return -n1 * n2 * size, -n2 * size, -size, -tensor.shape[-1]
+
+    @property
+    def errors(self) -> Tensor:
+        """Where kernels tell of values that are an error."""
+        return told(self.device)
 
     def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.empty(shape, dtype=dtype, device=self.device)

@@ -100,10 +100,24 @@ def column_settings(shape: Shape, memory: int) -> Settings:
     return Settings(other, own, warps, stages)
 
 
-def safe_settings(settings: Settings, shape: Shape) -> Settings:
-    """Of the safe pass behind one with other settings: blocks that divide its own, and are soon compiled."""
-    least = 16 if shape.widest > 128 else 32
-    return Settings(min(settings.rows, least), min(settings.columns, least), 4, 1)
+@cache
+def general_settings(shape: Shape, length: int, behind: Settings | None = None, *, by_rows: bool = True) -> Settings:
+    """Of kernels for any rule and mask: small blocks, which are soon compiled.
+
+    Args:
+        shape: Of the problem.
+        length: How many rows there are, or columns.
+        behind: The settings of the pass that left flags: blocks divide its own, unless there is one for all.
+        by_rows: Whether a block is one of rows.
+    """
+    other = 16 if shape.widest > 128 else 32
+    own = 64 if shape.itemsize == 2 else other
+    if behind is not None:
+        of_behind, beside = (behind.rows, behind.columns) if by_rows else (behind.columns, behind.rows)
+        # One block for all is a block of any size.
+        own = own if length <= of_behind else min(own, of_behind)
+        other = min(other, beside)
+    return Settings(own, other, 4, 1) if by_rows else Settings(other, own, 4, 1)
 
 
 def _choice(by_dim: dict[int, Settings], shape: Shape) -> Settings:

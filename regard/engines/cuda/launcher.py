@@ -10,6 +10,13 @@ import torch
 from torch import Tensor
 
 from regard.engines.cuda.layout import Layout
+from regard.engines.kernels.terminal import Notice
+
+# To load a kernel that Triton has compiled before takes some milliseconds, to compile one some seconds.
+_notice = Notice(
+    "regard compiles kernels for this GPU, some seconds for each new kind of call, once: Triton keeps them on disk.",
+    after=0.5,
+)
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:
@@ -45,7 +52,8 @@ def launch(
     key = kernel, variant, *[each.data_ptr() % 16 for each in fresh]
     known = layout.compiled.get(key)
     if known is None:
-        compiled = kernel[(n_programs,)](*arguments, **constants, **options)
+        with _notice.if_slow():
+            compiled = kernel[(n_programs,)](*arguments, **constants, **options)
         if compiled is not None:  # as from Triton's interpreter
             names = kernel.arg_names[len(arguments) :]
             layout.compiled[key] = compiled, tuple(constants[name] for name in names)

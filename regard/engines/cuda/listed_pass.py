@@ -25,7 +25,7 @@ def pool_lists(launch: Launch, output: Tensor, peaks: Tensor, totals: Tensor, *,
         launch.n_entries * launch.n_queries,
         (
             launch.inputs,
-            (output, peaks, totals),
+            (output, peaks, totals, launch.errors),
             launch.program.terms,
             launch.mask,
             launch.sink,

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.engines.kernels.codes import BOUNDS, DOCUMENTS, LINE, LISTS, PAIRS
 from regard.grid import Grid
 from regard.masks import Causal, Mask, RandomKeys, SameDocument, Selected, Strided, Window
 from regard.masks.boolean import And
@@ -33,9 +32,9 @@ class MaskTensors:
     line: tuple[int, int] | None = None  # in place of bounds: those of row 0, which go on by one from row to row
 
     @property
-    def code(self) -> int:
-        kinds = {BOUNDS: self.bounds, PAIRS: self.pairs, DOCUMENTS: self.documents, LISTS: self.lists, LINE: self.line}
-        return sum(code for code, parts in kinds.items() if parts)
+    def kinds(self) -> tuple[int, int, int, int]:
+        """Of which it has any, 1 for yes: a line, bounds, pairs, documents; as `codes.py` has their places."""
+        return int(self.line is not None), int(bool(self.bounds)), int(bool(self.pairs)), int(bool(self.documents))
 
     def strided(self) -> list[tuple[Tensor, int]]:
         """Each tensor with the number of its own axes, those that are not the batch's."""
@@ -68,14 +67,14 @@ class MaskTensors:
         return parts(self.lists) if self.lists else (parts(self.bounds), parts(self.pairs), parts(self.documents))
 
 
-def mask_tensors(mask: Mask | None, grid: Grid) -> MaskTensors:
-    """What the kernels compare with or read."""
+def mask_tensors(mask: Mask | None, grid: Grid, *, may_list: bool = True) -> MaskTensors:
+    """What the kernels compare with or read; lists of keys only where they may be."""
     if mask is None:
         return MaskTensors()
     line = line_of(mask, grid)
     if line is not None:
         return MaskTensors(line=line)
-    lists = None if mask.bounds(range(min(grid.n_queries, 1)), grid) is not None else lists_of(mask, grid)
+    lists = lists_of(mask, grid) if may_list and mask.bounds(range(min(grid.n_queries, 1)), grid) is None else None
     if lists is not None:
         return MaskTensors(lists=(lists.contiguous(),))
     bounded, documents, others = split(mask, grid.rows, grid)

@@ -25,7 +25,10 @@ from regard.scores import steps
 from regard.scores.form import ChannelForm, DotForm, Form, Step
 from regard.weights import Softmax
 
-Role: TypeAlias = Literal["row", "column", "number"]
+# Pairs of all batch entries up to which one launch of a kernel for any rule and mask costs less than faster ones.
+SMALL = 1 << 18
+
+Role: TypeAlias = Literal["row", "column", "number", "table"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Program:
     mask: MaskTensors
     roles: tuple[tuple[int, Role] | None, ...]  # for each tensor of the steps: the gradient it gets, by step and axis
     rule: int  # its code
+    is_small: bool  # whether kernels for any rule and mask compute it all
     beside: tuple[tuple[int, ...], ...] = ()  # strides of tensors that are no part of the problem
 
     @property
@@ -66,7 +70,9 @@ def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Progr
     """
     form, grid, rule = problem.form, problem.grid, RULES[type(problem.rule)]
     assert isinstance(form, DotForm | ChannelForm)
-    tensors, mask = _tensors_of(problem), mask_tensors(problem.mask, grid)
+    is_small = math.prod(grid.batch_shape) * grid.n_queries * grid.n_keys <= SMALL
+    tensors = _tensors_of(problem, factors=not is_small)
+    mask = mask_tensors(problem.mask, grid, may_list=not is_small)
     steps = tuple([each.code for each in tensors.steps])
     has_sink = isinstance(problem.rule, Softmax) and problem.rule.sink is not None
     numbers = tuple([each.numbers for each in tensors.steps])
@@ -77,7 +83,8 @@ def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Progr
         numbers,
         rule,
         has_sink,
-        mask.code,
+        mask.kinds,
+        bool(mask.lists),
         mask.line,
         problem.dropout,
         grid.n_queries,
@@ -112,8 +119,18 @@ def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Progr
             [None if role is None else (place, role) for place, part in enumerate(tensors.steps) for role in part.roles]
         ),
         rule,
+        is_small,
         layout.strides[len(layout.strides) - len(others) :],
     )
+
+
+def coded(number: int) -> int:
+    """A whole number as kernels take it that are compiled for any: odd, and not 1.
+
+    Triton compiles kernels for numbers that are 1 or multiples of 16 apart, whatever it is told, where they lie in a
+    tuple; and 3.6 loses the 1.
+    """
+    return 4 * number + 3
 
 
 def can_join(problem: AttentionProblem) -> bool:
@@ -166,8 +183,8 @@ class _Tensors:
         )
 
 
-def _tensors_of(problem: AttentionProblem) -> _Tensors:
-    """What a program holds: converted first, so that strides are those of what is read."""
+def _tensors_of(problem: AttentionProblem, *, factors: bool) -> _Tensors:
+    """What a program holds: converted first, so that strides are those of what is read; factors of gates if wanted."""
     form = problem.form
     assert isinstance(form, DotForm | ChannelForm)
     left, right = _together(form.left.detach()), _together(form.right.detach())
@@ -181,7 +198,10 @@ def _tensors_of(problem: AttentionProblem) -> _Tensors:
         _together(problem.values.detach()),
         None if weight is None else weight.float(),
         None if sink is None else sink.float(),
-        tuple(_with_factors(_terms(step, problem.grid), left) for step in form.steps),
+        tuple(
+            _with_factors(term, left) if factors else term
+            for term in (_terms(step, problem.grid) for step in form.steps)
+        ),
     )
 
 
@@ -242,7 +262,7 @@ def _terms(step: Step, grid: Grid) -> _Term:
             positions = _line(step.query_positions, grid.n_queries), _line(step.key_positions, grid.n_keys)
             table = step.table.detach().squeeze(-2)
             reach = table.shape[-1] // 2
-            return _Term(codes.RELATIVE, (*positions, (table, 1)), (-reach,), roles=(None, None, None))
+            return _Term(codes.RELATIVE, (*positions, (table, 1)), (-reach,), roles=(None, None, "table"))
         case steps.Indicator():
             return _Term(codes.INDICATOR, numbers=(step.limit * (1 + 32 * torch.finfo(torch.float32).eps),))
         case steps.Parabola():

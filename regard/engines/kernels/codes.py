@@ -30,16 +30,15 @@ SIGMOID: Final = 4
 UNIFORM: Final = 5
 ENTMAX: Final = 6
 
-# On a GPU: forms, and how a mask is given. It may have several of these: the first column of each row and the one after
-# its last; a byte for each pair, not 0 where it is allowed; the document of each row and column. Or lists of keys. Or
-# a line: the bounds of row 0, which go on by one column from row to row.
+# On a GPU: forms.
 DOT: Final = 0
 SQUARE: Final = 1
 WEIGHTED_SQUARE: Final = 2
 
-NO_MASK: Final = 0
+# On a GPU: how a mask is given, as places in a tuple that says of what it is made. A line: the bounds of row 0, which
+# go on by one column from row to row. The first column of each row and the one after its last. A byte for each pair,
+# not 0 where it is allowed. The document of each row and column.
+LINE: Final = 0
 BOUNDS: Final = 1
 PAIRS: Final = 2
-DOCUMENTS: Final = 4
-LISTS: Final = 8
-LINE: Final = 16
+DOCUMENTS: Final = 3

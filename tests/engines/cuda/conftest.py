@@ -7,8 +7,25 @@ from importlib.metadata import version
 import pytest
 import torch
 
+from regard.engines.cuda import program, value_errors
 from regard.engines.cuda.cuda_kernels import CudaKernels
 from regard.engines.kernels import dispatch
+
+
+@pytest.fixture(autouse=True)
+def compiled_for_one_kind(monkeypatch):
+    """Small problems, too, by the kernels that large ones have; `test_general.py` is for the others."""
+    monkeypatch.setattr(program, "SMALL", 0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_told():
+    """No test hears of the negative scores of another."""
+    yield
+    for number in value_errors._TOLD.values():
+        if number.is_pinned():
+            torch.cuda.synchronize()
+        number.zero_()
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 # What has no kernel yet, and goes by plain torch.
 OTHER_RULES = {"OneHot", "Sparsemax", "Entmax", "Entmax, alpha learned", "TopK", "TopK(Raw)", "TopK(Sparsemax)"}
-OTHER_SCORES = {"Additive", "Gated(Additive)", "Laplacian", "Equal", "Custom", "sum of scores", "RelativeBias"}
+OTHER_SCORES = {"Additive", "Gated(Additive)", "Laplacian", "Equal", "Custom", "sum of scores"}
 
 PAIRS = [
     (score, rule)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import sys
+import threading
+
 import pytest
 import torch
 
 pytest.importorskip("triton")
 
 from regard import Dot, SoftCap, Softmax
+from regard.engines.cuda import launcher
 from regard.engines.cuda.batch import Batch
 from regard.engines.cuda.launcher import launch
 from regard.engines.cuda.layout import Layout, layout_of
 from regard.engines.cuda.program import translate
+from regard.engines.kernels.terminal import Notice
 from regard.problem import make_problem
 
 
@@ -39,13 +45,17 @@ class Compiled:
         return lambda *arguments: self.launches.append((grid, arguments))
 
 
+def empty_layout():
+    return Layout(Batch((), ((), (), ())), ())
+
+
 def run(kernel, layout, x, *, variant=(), n_programs=3):
     constants = {"B": 2, "A": 1}
     launch(kernel, n_programs, (x, 5), constants, {"num_warps": 4}, layout=layout, variant=variant, fresh=(x,))
 
 
 def test_a_kernel_is_compiled_once_and_its_constants_keep_their_order():
-    kernel, layout, x = Kernel(), Layout(Batch((), ((), (), ())), ()), torch.empty(64)
+    kernel, layout, x = Kernel(), empty_layout(), torch.empty(64)
     run(kernel, layout, x)
     run(kernel, layout, x, n_programs=7)
     assert kernel.compilations == [((3,), (x, 5), {"B": 2, "A": 1, "num_warps": 4})]
@@ -53,13 +63,112 @@ def test_a_kernel_is_compiled_once_and_its_constants_keep_their_order():
 
 
 def test_another_variant_and_another_alignment_are_other_kernels():
-    kernel, layout, x = Kernel(), Layout(Batch((), ((), (), ())), ()), torch.empty(64)
+    kernel, layout, x = Kernel(), empty_layout(), torch.empty(64)
     run(kernel, layout, x)
     run(kernel, layout, x, variant=("safe",))
     run(kernel, layout, x[1:])  # which begins at no multiple of 16 bytes
-    run(kernel, Layout(Batch((), ((), (), ())), ()), x)
+    run(kernel, empty_layout(), x)
     assert len(kernel.compilations) == 4
     assert not kernel.launches
+
+
+class Slow(Kernel):
+    """One that is compiled until somebody lets it end."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.ends = threading.Event(), threading.Event()
+
+    def __getitem__(self, grid):
+        compiled = super().__getitem__(grid)
+
+        def run(*arguments, **constants):
+            self.begun.set()
+            assert self.ends.wait(30)
+            return compiled(*arguments, **constants)
+
+        return run
+
+
+class Screen:
+    """A stderr that is a terminal or not, and keeps what is written."""
+
+    def __init__(self, terminal):
+        self.terminal, self.text, self.written = terminal, "", threading.Event()
+
+    def isatty(self):
+        return self.terminal
+
+    def write(self, text):
+        self.text += text
+        self.written.set()
+
+    def flush(self):
+        pass
+
+
+def screen_for(monkeypatch, *, terminal=True, after=0.0):
+    screen = Screen(terminal)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(launcher, "_notice", Notice(launcher._notice.text, after))
+    return screen
+
+
+def test_who_waits_for_a_compilation_at_a_terminal_is_told_while_it_runs_and_once(monkeypatch):
+    screen, kernel, x = screen_for(monkeypatch), Slow(), torch.empty(64)
+    threads = [threading.Thread(target=run, args=(kernel, empty_layout(), x)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert screen.written.wait(30)
+    assert not kernel.compilations
+    kernel.ends.set()
+    for thread in threads:
+        thread.join()
+    run(kernel, empty_layout(), x)
+    assert len(kernel.compilations) == 5
+    assert screen.text.count("\n") == 1
+    assert screen.text.startswith("regard compiles kernels for this GPU")
+
+
+def timers():
+    return [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+
+
+@pytest.mark.parametrize("stderr", ["a file", "closed", "none"])
+def test_nothing_is_said_where_there_is_no_terminal(stderr, monkeypatch):
+    screen, kernel, before = screen_for(monkeypatch, terminal=False, after=3600.0), Slow(), timers()
+    if stderr != "a file":
+        closed = io.StringIO()
+        closed.close()
+        monkeypatch.setattr(sys, "stderr", closed if stderr == "closed" else None)
+    thread = threading.Thread(target=run, args=(kernel, empty_layout(), torch.empty(64)))
+    thread.start()
+    assert kernel.begun.wait(30)
+    assert timers() == before
+    kernel.ends.set()
+    thread.join()
+    assert len(kernel.compilations) == 1
+    assert screen.text == ""
+
+
+def test_a_kernel_that_is_there_at_once_and_one_that_fails_are_not_talked_about(monkeypatch):
+    screen, layout, x = screen_for(monkeypatch, after=3600.0), empty_layout(), torch.empty(64)
+    before = set(timers())
+    run(Kernel(), layout, x)
+    with pytest.raises(TypeError):
+        run(None, layout, x)
+    for timer in set(timers()) - before:
+        timer.join(30)
+        assert not timer.is_alive()
+    assert screen.text == ""
+
+
+def test_a_kernel_that_was_launched_before_asks_for_no_terminal(monkeypatch):
+    kernel, layout, x = Kernel(), empty_layout(), torch.empty(64)
+    run(kernel, layout, x)
+    monkeypatch.setattr(launcher, "_notice", None)
+    run(kernel, layout, x)
+    assert len(kernel.launches) == 1
 
 
 def program_of(q, **options):

@@ -9,7 +9,7 @@ pytest.importorskip("triton")
 
 from regard import Allowed, Causal, RandomKeys, Selected, Strided, Window, attend, partial
 from regard.engines import Tiled
-from regard.engines.cuda import listed_pass, masks
+from regard.engines.cuda import forward_pass, listed_pass, masks
 from regard.grid import Grid
 from regard.testing import Case, Sizes, check
 
@@ -55,25 +55,14 @@ def test_lists_match_the_definition_on_unusual_inputs(every_list_is_short, varia
 
 
 def test_lists_are_used_where_they_are_short(monkeypatch):
-    seen = []
-    monkeypatch.setattr(listed_pass, "pool_listed", _Seen(listed_pass.pool_listed, seen))
+    seen, pool_lists = [], forward_pass.pool_lists
+    monkeypatch.setattr(forward_pass, "pool_lists", lambda *a, **options: seen.append(a) or pool_lists(*a, **options))
     q, k, v = torch.randn(3, 40, 8, device=DEVICE)
     for mask, listed in ((RandomKeys(5, seed=0), True), (RandomKeys(6, seed=0), False), (Strided(8), True)):
         seen.clear()
         got = attend(q, k, v, mask=mask, engine=KERNELS)
         assert bool(seen) == listed
         torch.testing.assert_close(got, attend(q, k, v, mask=mask, engine="reference"), rtol=1e-5, atol=1e-5)
-
-
-class _Seen:
-    """A kernel that notes each launch."""
-
-    def __init__(self, kernel, seen):
-        self.kernel, self.seen, self.arg_names = kernel, seen, kernel.arg_names
-
-    def __getitem__(self, grid):
-        self.seen.append(grid)
-        return self.kernel[grid]
 
 
 @pytest.mark.parametrize("other", [Causal(), Window(9, 0), Causal() & Window(20, 0)], ids=str)

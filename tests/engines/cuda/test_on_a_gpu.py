@@ -12,6 +12,9 @@ from regard.testing import MASKS, RULES, SCORES, Case
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU", allow_module_level=True)
 
+# Torch says once that the mode is a prototype.
+pytestmark = pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
+
 KERNEL_SCORES = ["Dot", "ScaledDot", "Gated", "SoftCap", "Bias", "Alibi", "Gaussian", "Epanechnikov"]
 KERNEL_RULES = ["Softmax", "Softmax, temperature", "Softmax, sink", "Sigmoid", "Conic", "Raw", "Uniform"]
 # What asks a mask about its tensors, or has no kernel yet.
@@ -160,3 +163,55 @@ def test_more_elements_than_fit_in_32_bits():
         piece = slice(part, part + 1_000_000)
         wanted += torch.sigmoid(q.float() @ k[piece].float().mT / 16) @ v[piece].float()
     torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2 * float(wanted.abs().max()))
+
+
+COMPILED = {
+    "causal": {"mask": regard.Causal()},
+    "soft-capped": {"score": regard.SoftCap(regard.ScaledDot(), 5.0), "mask": regard.Causal()},
+    "sigmoid": {"weights": regard.Sigmoid()},
+    "ALiBi": {"score": regard.ScaledDot() + regard.Alibi(0.1)},
+}
+
+
+@pytest.mark.parametrize("options", COMPILED.values(), ids=COMPILED)
+@pytest.mark.filterwarnings("ignore")  # torch's own, of what it compiles with
+def test_compiled_calls_give_the_same(options):
+    q, k, v = inputs(2, 4, 200, 64, dtype=torch.bfloat16)
+
+    def call(q, k, v):
+        return attend(q, k, v, **options)
+
+    results = []
+    for each in (torch.compile(call, fullgraph=True), call):
+        output = each(q, k, v)
+        results.append([output, *torch.autograd.grad(output.float().square().sum(), (q, k, v))])
+    for compiled, plain in zip(*results, strict=True):
+        torch.testing.assert_close(compiled, plain, rtol=2e-2, atol=2e-2 * float(plain.abs().max()))
+
+
+@pytest.mark.parametrize("options", list(COMPILED.values())[1:], ids=list(COMPILED)[1:])
+def test_the_operator_passes_opcheck(options, monkeypatch):
+    from regard.traced import routes
+    from regard.traced.operators import attend_operator
+
+    seen = []
+    monkeypatch.setattr(routes, "attend_operator", lambda *a: seen.append(a) or attend_operator(*a))
+    given = {"score": regard.ScaledDot(), "weights": regard.Softmax(), "mask": None, **options}
+    routes.attend_traced(*inputs(2, 3, 40, 16), **given, dropout=0.0, engine="tiled")
+    values, tensors, *rest = seen[0]
+    leaves = [each.detach().requires_grad_(each.requires_grad) for each in (values, *tensors)]
+    torch.library.opcheck(attend_operator, (leaves[0], leaves[1:], *rest))
+
+
+def test_a_small_call_is_made_again_with_one_launch(monkeypatch):
+    from regard.engines.cuda import program, small_calls
+
+    monkeypatch.setattr(program, "SMALL", 1 << 18)
+    small_calls._KNOWN.clear()
+    options = {"score": regard.SoftCap(regard.ScaledDot(), 5.0), "mask": regard.Causal()}
+    for turn in range(3):
+        q, k, v = (each.detach() for each in inputs(2, 4, 16, 32))
+        torch.testing.assert_close(
+            attend(q, k, v, **options), attend(q, k, v, engine="reference", **options), rtol=1e-5, atol=1e-5
+        )
+        assert len(small_calls._KNOWN) == 1, turn

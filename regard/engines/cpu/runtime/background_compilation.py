@@ -21,6 +21,7 @@ from pathlib import Path
 from regard.engines.cpu.kernels import table_rows
 from regard.engines.cpu.passes import weight_readings
 from regard.engines.cpu.runtime import jit, kernel_cache
+from regard.engines.kernels import terminal
 
 PRIORITY = 5  # of the process that compiles: a quarter of a core, where others want all of it
 MOST_STARTS = 2  # of a process that compiles: one that ended too early is started once more
@@ -115,8 +116,8 @@ def why_not_ready(names: Collection[str]) -> str:
 
 def _say(text: str) -> None:
     """Tell who sits at a terminal, once."""
-    if not _state.said and sys.stderr is not None and sys.stderr.isatty():
-        print(text, file=sys.stderr, flush=True)
+    if not _state.said:
+        terminal.say(text)
     _state.said = True
 
 

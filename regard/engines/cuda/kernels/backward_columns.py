@@ -8,6 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from regard.engines.cuda.kernels.elementary import is_not_finite
 from regard.engines.cuda.kernels.pair_scores import (
     DOT,
     add_differences,
@@ -20,6 +21,7 @@ from regard.engines.cuda.kernels.pair_scores import (
 from regard.engines.cuda.kernels.products import pooled_product, scored_product, slope_product
 from regard.engines.cuda.kernels.tile_gradients import (
     added,
+    is_broken,
     load_facts,
     nothing_learned,
     store_learned,
@@ -27,10 +29,8 @@ from regard.engines.cuda.kernels.tile_gradients import (
     without_broken,
 )
 from regard.engines.cuda.kernels.tile_scores import (
-    CHUNK,
     block_of,
     flag_place,
-    load_flags,
     load_line,
     load_numbers,
     load_origins,
@@ -55,11 +55,11 @@ from regard.engines.cuda.kernels.tile_weights import (
 @triton.jit
 def differentiate_column_tile(
     found, block, of_rows, facts, inputs, gradient, terms, mask, line, dropout, at, entry, row_start,
-    column_start, sizes, scale,
-    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
-    MASK: tl.constexpr, MASKED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr, SAFE: tl.constexpr,
-    EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
-    BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    column_start, sizes, scale, RULE, MASK, DIM, VALUE_DIM,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, MASKED: tl.constexpr,
+    DROPOUT: tl.constexpr, LEARNS: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr,
+    PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """What is found for some columns with one more tile: for keys, values, Σ dS, and steps."""
     by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
@@ -87,19 +87,19 @@ def differentiate_column_tile(
         if FOLDS and len(STEPS) == 0 and not SAFE:
             raw = scored_product(keys, queries, PRECISION)
         else:
-            raw = pair_scores(keys, queries, norms, sides, weight, inputs, at, scale, FORM, EXACT, PRECISION, DIM)
+            raw = pair_scores(keys, queries, norms, sides, weight, inputs, at, scale, DIM, FORM, EXACT, PRECISION)
     over_values = scored_product(values, to_output, PRECISION)
     keep = 1.0
     if DROPOUT:
         hashes = row_hashes(tl.load(dropout[0]), entry, rows)
-        keep = keep_factors(hashes, column_start + column_span, dropout[1], dropout[2], TURNED=True)
+        keep = keep_factors(hashes, column_start + column_span, dropout, TURNED=True)
     of_tile = tile_terms(
         terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, 1.0, STEPS,
         True, by_sum,
     )  # fmt: skip
     weights, slopes, more = tile_gradients(
         raw, over_values, keep, numbers, of_tile, allowed, facts, terms, scale,
-        STEPS, EXCLUDES, FOLDS, RULE, LEARNS, MASKED, SAFE, ROUGH, True,
+        RULE, STEPS, EXCLUDES, FOLDS, LEARNS, MASKED, SAFE, ROUGH, True,
     )  # fmt: skip
     learned = added(learned, more, LEARNS)
     to_values = pooled_product(weights, to_output, to_values, PRECISION, SAFE)
@@ -113,18 +113,46 @@ def differentiate_column_tile(
 
 
 @triton.jit
-def differentiate_column_block(
-    program, inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
-    n_queries, n_keys, low, high, n1, n2, scale,
-    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
-    MASK: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr,
-    SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr,
-    VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr, FLAGGED: tl.constexpr,
-):  # fmt: skip
-    """The gradients of a block of keys and their values, and what steps' parameters get of each of its columns.
+def row_ranges(ranges, at, column_start, sizes, low, high, MASK, FLAGGED, SAFE: tl.constexpr, ROWS: tl.constexpr,
+               COLUMNS: tl.constexpr):  # fmt: skip
+    """(from, to) of the tiles of rows that see something of some columns, then of those that see all of them.
 
     `ranges`: of a mask with bounds, the rows that may see anything of each block of `FLAGGED` columns: from, to.
+    """
+    n_queries, last = sizes[0], tl.minimum(column_start + COLUMNS, sizes[1])
+    nothing = n_queries * 0
+    from_tile, to_tile = nothing, tl.cdiv(n_queries, ROWS)
+    from_whole, to_whole = nothing, n_queries // ROWS
+    if MASK[LINE] != 0:
+        # Row i sees columns from i + low to before i + high.
+        from_tile = tl.minimum(tl.maximum(column_start - high + 1, 0), n_queries) // ROWS
+        to_tile = tl.cdiv(tl.maximum(tl.minimum(last - low, n_queries), 0), ROWS)
+        from_whole = tl.cdiv(tl.maximum(last - high, 0), ROWS)
+        to_whole = tl.minimum(tl.maximum(column_start - low + 1, 0), n_queries) // ROWS
+    if SAFE:
+        to_whole = nothing
+    else:
+        if MASK[BOUNDS] != 0:
+            base = start_of(ranges[1], at) - column_start // FLAGGED * ranges[1][3]
+            from_tile = tl.minimum(tl.load(ranges[0] + base), n_queries) // ROWS
+            to_tile = tl.cdiv(tl.minimum(tl.load(ranges[2] + base), n_queries), ROWS)
+        if (MASK[BOUNDS] != 0 or MASK[PAIRS] != 0) or MASK[DOCUMENTS] != 0:
+            to_whole = nothing
+    from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
+    return from_tile, to_tile, from_whole, to_whole
+
+
+@triton.jit
+def differentiate_column_block(
+    program, inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
+    n_queries, n_keys, low, high, n1, n2, scale, n_learned, RULE, MASK, CENTRED, PROJECTED, DIM, VALUE_DIM, FLAGGED,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, DROPOUT: tl.constexpr,
+    LEARNS: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The gradients of a block of keys and their values, and what parameters of steps get of each of its columns.
+
+    Arguments as `differentiate_row_block` and `row_ranges`.
     """
     by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
     sizes, line = (n_queries, n_keys), (low, high)
@@ -141,28 +169,12 @@ def differentiate_column_block(
     origins = load_origins(terms, at, column_start, STEPS, True)
     of_columns = load_line(terms, origins, at, column_start, column_span, n_keys, STEPS, True, by_sum, False)
     numbers = load_numbers(terms, at, STEPS)
-    weight = load_weights(inputs, at, dims, FORM, DIM)
+    weight = load_weights(inputs, at, dims, DIM, FORM)
     known = (keys, norms, values, of_columns, numbers, weight)
 
-    # Blocks of rows that see something of these columns, and those among them that see all.
-    from_tile, to_tile = 0, tl.cdiv(n_queries, ROWS)
-    from_whole, to_whole = 0, n_queries // ROWS
-    if LINE & MASK != 0:
-        last = tl.minimum(column_start + COLUMNS, n_keys)
-        # Row i sees columns from i + low to before i + high.
-        from_tile = tl.minimum(tl.maximum(column_start - high + 1, 0), n_queries) // ROWS
-        to_tile = tl.cdiv(tl.maximum(tl.minimum(last - low, n_queries), 0), ROWS)
-        from_whole = tl.cdiv(tl.maximum(last - high, 0), ROWS)
-        to_whole = tl.minimum(tl.maximum(column_start - low + 1, 0), n_queries) // ROWS
-    elif BOUNDS & MASK != 0:
-        base = start_of(ranges[1], at) - column_start // FLAGGED * ranges[1][3]
-        from_tile = tl.minimum(tl.load(ranges[0] + base), n_queries) // ROWS
-        to_tile = tl.cdiv(tl.minimum(tl.load(ranges[2] + base), n_queries), ROWS)
-        to_whole = 0
-    if (PAIRS | DOCUMENTS) & MASK != 0 or SAFE:
-        to_whole = 0
-    from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
-
+    from_tile, to_tile, from_whole, to_whole = row_ranges(
+        ranges, at, column_start, sizes, low, high, MASK, FLAGGED, SAFE, ROWS, COLUMNS
+    )
     found = (
         tl.zeros((COLUMNS, BLOCK_DIM), tl.float32),
         tl.zeros((COLUMNS, BLOCK_VALUE_DIM), tl.float32),
@@ -175,9 +187,9 @@ def differentiate_column_block(
             of_facts = load_facts(facts, entry, tile * ROWS, row_span, n_queries, RULE, CENTRED, ROUGH, True)
             found = differentiate_column_tile(
                 found, known, of_rows, of_facts, inputs, gradient, terms, mask, line, dropout, at,
-                entry, tile * ROWS, column_start, sizes, scale,
-                FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, False, DROPOUT, LEARNS, SAFE, EXACT, ROUGH, PRECISION, DIM,
-                VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+                entry, tile * ROWS, column_start, sizes, scale, RULE, MASK, DIM, VALUE_DIM,
+                FORM, STEPS, EXCLUDES, FOLDS, False, DROPOUT, LEARNS, SAFE, EXACT, ROUGH, PRECISION,
+                BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
             )  # fmt: skip
     before = from_whole - from_tile
     for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
@@ -186,9 +198,9 @@ def differentiate_column_block(
         of_facts = load_facts(facts, entry, tile * ROWS, row_span, n_queries, RULE, CENTRED, ROUGH, False)
         found = differentiate_column_tile(
             found, known, of_rows, of_facts, inputs, gradient, terms, mask, line, dropout, at,
-            entry, tile * ROWS, column_start, sizes, scale,
-            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, True, DROPOUT, LEARNS, SAFE, EXACT or SAFE,
-            ROUGH, PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+            entry, tile * ROWS, column_start, sizes, scale, RULE, MASK, DIM, VALUE_DIM,
+            FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, LEARNS, SAFE, EXACT or SAFE, ROUGH, PRECISION,
+            BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
         )  # fmt: skip
     to_keys, to_values, sums, learned = found
 
@@ -196,50 +208,34 @@ def differentiate_column_block(
         if not (EXACT or SAFE):
             to_keys += sums[:, None] * keys.to(tl.float32)
         to_keys = to_keys * (2.0 * weight)[None, :]
-    if not PROJECTED:
+    if PROJECTED == 0:
         to_keys = without_broken(to_keys, keys)
     lines = tl.cast(entry, tl.int64) * n_keys + columns
     there = (columns < n_keys)[:, None]
     inside, inside_values = there & (dims < DIM)[None, :], there & (value_dims < VALUE_DIM)[None, :]
     store_tile(to_keys, outputs[0], outputs[1], at, column_start, column_span, dims, inside)
     store_tile(to_values, outputs[2], outputs[3], at, column_start, column_span, value_dims, inside_values)
-    store_learned(learned, outputs[4], lines, columns < n_keys, LEARNS)
+    store_learned(learned, outputs[4], lines, columns < n_keys, n_learned, LEARNS)
     if not SAFE:
-        broken = tl.max(tl.where(inside & (to_keys - to_keys != 0), 1, 0))
-        broken = tl.maximum(broken, tl.max(tl.where(inside_values & (to_values - to_values != 0), 1, 0)))
+        broken = is_broken(to_keys, inside, learned, LEARNS)
+        broken = tl.maximum(broken, tl.max(tl.where(inside_values & is_not_finite(to_values), 1, 0)))
         tl.store(outputs[5] + flag_place(entry, block * COLUMNS, n_keys, FLAGGED), broken)
 
 
-@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_programs"])
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2"])
 def differentiate_columns(
     inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
-    n_queries, n_keys, low, high, n1, n2, scale, n_programs,
+    n_queries, n_keys, low, high, n1, n2, scale,
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
     MASK: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr,
-    SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr,
-    VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr, FLAGGED: tl.constexpr,
+    EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Every block of columns; where `SAFE`, those that are flagged."""
-    program = tl.program_id(0)
-    if SAFE:
-        reverse: tl.constexpr = False
-        first = program * CHUNK
-        flags = load_flags(outputs[5], first + tl.arange(0, CHUNK), n_keys, 1, n_programs, COLUMNS, FLAGGED, reverse)
-        if tl.max(flags) == 0:
-            return
-        for each in range(first, tl.minimum(first + CHUNK, n_programs)):
-            if load_flags(outputs[5], each, n_keys, 1, n_programs, COLUMNS, FLAGGED, reverse) != 0:
-                differentiate_column_block(
-                    each, inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
-                    n_queries, n_keys, low, high, n1, n2, scale,
-                    FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, CENTRED, PROJECTED, DROPOUT, LEARNS, SAFE, EXACT, ROUGH,
-                    PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAGGED,
-                )  # fmt: skip
-    else:
-        differentiate_column_block(
-            program, inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
-            n_queries, n_keys, low, high, n1, n2, scale,
-            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, CENTRED, PROJECTED, DROPOUT, LEARNS, SAFE, EXACT, ROUGH,
-            PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAGGED,
-        )  # fmt: skip
+    """A block of columns, for one kind of problem."""
+    differentiate_column_block(
+        tl.program_id(0), inputs, gradient, facts, outputs, terms, mask, ranges, dropout,
+        n_queries, n_keys, low, high, n1, n2, scale,
+        len(STEPS), RULE, MASK, CENTRED, PROJECTED, DIM, VALUE_DIM, COLUMNS,
+        FORM, STEPS, EXCLUDES, FOLDS, DROPOUT, LEARNS, False, EXACT, ROUGH, PRECISION,
+        BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+    )  # fmt: skip

@@ -20,6 +20,7 @@ from regard.engines.cuda.kernels.pair_scores import (
 from regard.engines.cuda.kernels.products import scored_product, slope_product
 from regard.engines.cuda.kernels.tile_gradients import (
     added,
+    is_broken,
     load_facts,
     nothing_learned,
     store_learned,
@@ -27,10 +28,8 @@ from regard.engines.cuda.kernels.tile_gradients import (
     without_broken,
 )
 from regard.engines.cuda.kernels.tile_scores import (
-    CHUNK,
     block_of,
     flag_place,
-    load_flags,
     load_line,
     load_numbers,
     load_origins,
@@ -43,6 +42,7 @@ from regard.engines.cuda.kernels.tile_weights import (
     UNIFORM,
     allowed_pairs,
     keep_factors,
+    line_range,
     mask_rows,
     row_hashes,
     tile_ranges,
@@ -53,11 +53,11 @@ from regard.engines.cuda.kernels.tile_weights import (
 @triton.jit
 def differentiate_row_tile(
     found, block, of_columns, inputs, terms, mask, dropout, at, entry, row_start, column_start, sizes, scale,
-    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
-    MASK: tl.constexpr, MASKED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr,
-    LEARNS_WEIGHT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr,
-    PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    RULE, MASK, DIM, VALUE_DIM,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, MASKED: tl.constexpr,
+    DROPOUT: tl.constexpr, LEARNS: tl.constexpr, LEARNS_WEIGHT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr,
+    ROUGH: tl.constexpr, PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """What is found for some rows with one more tile: for queries, channels, Σ dS, and steps."""
     by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
@@ -81,18 +81,18 @@ def differentiate_row_tile(
         if FOLDS and len(STEPS) == 0 and not SAFE:
             raw = scored_product(queries, keys, PRECISION)
         else:
-            raw = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, FORM, EXACT, PRECISION, DIM)
+            raw = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, DIM, FORM, EXACT, PRECISION)
     over_values = scored_product(to_output, values, PRECISION)
     keep = 1.0
     if DROPOUT:
-        keep = keep_factors(hashes, column_start + column_span, dropout[1], dropout[2], TURNED=False)
+        keep = keep_factors(hashes, column_start + column_span, dropout, TURNED=False)
     of_tile = tile_terms(
         terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, 1.0, STEPS,
         False, by_sum,
     )  # fmt: skip
     _, slopes, more = tile_gradients(
         raw, over_values, keep, numbers, of_tile, allowed, facts, terms, scale,
-        STEPS, EXCLUDES, FOLDS, RULE, LEARNS, MASKED, SAFE, ROUGH, False,
+        RULE, STEPS, EXCLUDES, FOLDS, LEARNS, MASKED, SAFE, ROUGH, False,
     )  # fmt: skip
     learned = added(learned, more, LEARNS)
     if FORM != DOT:
@@ -107,16 +107,20 @@ def differentiate_row_tile(
 @triton.jit
 def differentiate_row_block(
     program, inputs, gradient, facts, outputs, terms, mask, dropout, n_queries, n_keys, low, high, n1, n2, scale,
-    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
-    MASK: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr,
-    LEARNS_WEIGHT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr,
-    PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FLAGGED: tl.constexpr,
+    n_learned, RULE, MASK, CENTRED, PROJECTED, WEIGHED, DIM, VALUE_DIM, FLAGGED,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, DROPOUT: tl.constexpr,
+    LEARNS: tl.constexpr, LEARNS_WEIGHT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr,
+    PRECISION: tl.constexpr, REVERSED: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of a block of queries, and what steps' parameters get of each of its rows."""
+    """The gradient of a block of queries, and what the parameters of `n_learned` steps get of each of its rows.
+
+    Rule, mask and the like are constants, or numbers where the kernel is for any of them (`general.py`). `WEIGHED`:
+    whether what the weights of channels get is written.
+    """
     by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
     sizes, line = (n_queries, n_keys), (low, high)
-    entry, block, _ = block_of(program, n_queries, 1, ROWS, (BOUNDS | LINE) & MASK != 0)
+    entry, block, _ = block_of(program, n_queries, 1, ROWS, REVERSED)
     at = place_of(entry, n1, n2)
     row_start, row_span, column_span = block * ROWS, tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
@@ -130,16 +134,18 @@ def differentiate_row_block(
     of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, by_sum, False)
     numbers = load_numbers(terms, at, STEPS)
     bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)
-    hashes = rows
+    hashes = rows.to(tl.uint32)
     if DROPOUT:
         hashes = row_hashes(tl.load(dropout[0]), entry, rows)
     by_row = load_facts(facts, entry, row_start, row_span, n_queries, RULE, CENTRED, ROUGH, False)
-    weight = load_weights(inputs, at, dims, FORM, DIM)
+    weight = load_weights(inputs, at, dims, DIM, FORM)
     known = (queries, norms, to_output, of_rows, numbers, bounds, hashes, by_row, weight)
 
-    from_tile, to_tile, from_whole, to_whole = tile_ranges(bounds, rows, sizes, MASK, COLUMNS)
     if SAFE:
-        to_whole = 0
+        from_tile, to_tile = line_range(line, row_start, sizes, ROWS, COLUMNS)
+        from_whole, to_whole = from_tile, from_tile
+    else:
+        from_tile, to_tile, from_whole, to_whole = tile_ranges(bounds, rows, sizes, MASK, COLUMNS)
     from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
 
     found = (
@@ -153,8 +159,8 @@ def differentiate_row_block(
             of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, True)
             found = differentiate_row_tile(
                 found, known, of_columns, inputs, terms, mask, dropout, at, entry, row_start, tile * COLUMNS, sizes,
-                scale, FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, False, DROPOUT, LEARNS, LEARNS_WEIGHT, SAFE, EXACT,
-                ROUGH, PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+                scale, RULE, MASK, DIM, VALUE_DIM, FORM, STEPS, EXCLUDES, FOLDS, False, DROPOUT, LEARNS,
+                LEARNS_WEIGHT, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
             )  # fmt: skip
     before = from_whole - from_tile
     for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
@@ -162,8 +168,8 @@ def differentiate_row_block(
         of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, False)
         found = differentiate_row_tile(
             found, known, of_columns, inputs, terms, mask, dropout, at, entry, row_start, tile * COLUMNS, sizes,
-            scale, FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, True, DROPOUT, LEARNS, LEARNS_WEIGHT, SAFE,
-            EXACT or SAFE, ROUGH, PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+            scale, RULE, MASK, DIM, VALUE_DIM, FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, LEARNS,
+            LEARNS_WEIGHT, SAFE, EXACT or SAFE, ROUGH, PRECISION, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
         )  # fmt: skip
     to_queries, squares, sums, learned = found
 
@@ -174,47 +180,34 @@ def differentiate_row_block(
             to_queries += sums[:, None] * queries.to(tl.float32)
         to_queries = to_queries * (2.0 * weight)[None, :]
         if LEARNS_WEIGHT:
-            tl.store(outputs[3] + lines[:, None] * DIM + dims[None, :], squares, mask=inside)
-    if not PROJECTED:
+            if WEIGHED != 0:
+                tl.store(outputs[3] + lines[:, None] * DIM + dims[None, :], squares, mask=inside)
+    if PROJECTED == 0:
         to_queries = without_broken(to_queries, queries)
     store_tile(to_queries, outputs[0], outputs[1], at, row_start, row_span, dims, inside)
-    store_learned(learned, outputs[2], lines, rows < n_queries, LEARNS)
+    store_learned(learned, outputs[2], lines, rows < n_queries, n_learned, LEARNS)
     if not SAFE:
         tl.store(
             outputs[4] + flag_place(entry, block * ROWS, n_queries, FLAGGED),
-            tl.max(tl.where(inside & (to_queries - to_queries != 0), 1, 0)),
+            is_broken(to_queries, inside, learned, LEARNS),
         )
 
 
-@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_programs"])
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2"])
 def differentiate_rows(
-    inputs, gradient, facts, outputs, terms, mask, dropout, n_queries, n_keys, low, high, n1, n2, scale, n_programs,
+    inputs, gradient, facts, outputs, terms, mask, dropout, n_queries, n_keys, low, high, n1, n2, scale,
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
     MASK: tl.constexpr, CENTRED: tl.constexpr, PROJECTED: tl.constexpr, DROPOUT: tl.constexpr, LEARNS: tl.constexpr,
-    LEARNS_WEIGHT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr,
-    PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FLAGGED: tl.constexpr,
+    LEARNS_WEIGHT: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Every block of rows; where `SAFE`, those that are flagged."""
-    program = tl.program_id(0)
-    if SAFE:
-        reverse: tl.constexpr = (BOUNDS | LINE) & MASK != 0
-        first = program * CHUNK
-        flags = load_flags(outputs[4], first + tl.arange(0, CHUNK), n_queries, 1, n_programs, ROWS, FLAGGED, reverse)
-        if tl.max(flags) == 0:
-            return
-        for each in range(first, tl.minimum(first + CHUNK, n_programs)):
-            if load_flags(outputs[4], each, n_queries, 1, n_programs, ROWS, FLAGGED, reverse) != 0:
-                differentiate_row_block(
-                    each, inputs, gradient, facts, outputs, terms, mask, dropout,
-                    n_queries, n_keys, low, high, n1, n2, scale,
-                    FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, CENTRED, PROJECTED, DROPOUT, LEARNS, LEARNS_WEIGHT,
-                    SAFE, EXACT, ROUGH, PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAGGED,
-                )  # fmt: skip
-    else:
-        differentiate_row_block(
-            program, inputs, gradient, facts, outputs, terms, mask, dropout,
-            n_queries, n_keys, low, high, n1, n2, scale,
-            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, CENTRED, PROJECTED, DROPOUT, LEARNS, LEARNS_WEIGHT, SAFE, EXACT,
-            ROUGH, PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAGGED,
-        )  # fmt: skip
+    """A block of rows, for one kind of problem."""
+    reverse: tl.constexpr = MASK[BOUNDS] != 0 or MASK[LINE] != 0
+    differentiate_row_block(
+        tl.program_id(0), inputs, gradient, facts, outputs, terms, mask, dropout,
+        n_queries, n_keys, low, high, n1, n2, scale,
+        len(STEPS), RULE, MASK, CENTRED, PROJECTED, LEARNS_WEIGHT, DIM, VALUE_DIM, ROWS,
+        FORM, STEPS, EXCLUDES, FOLDS, DROPOUT, LEARNS, LEARNS_WEIGHT, False, EXACT, ROUGH, PRECISION, reverse,
+        BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+    )  # fmt: skip

@@ -5,14 +5,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.elementary import LOG2_E, exp2
+from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, is_not_finite
 from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, pair_scores, squared_norms, store_tile
 from regard.engines.cuda.kernels.products import pooled_product, scored_product
 from regard.engines.cuda.kernels.tile_scores import (
-    CHUNK,
     block_of,
     flag_place,
-    load_flags,
     load_line,
     load_number,
     load_numbers,
@@ -31,6 +29,7 @@ from regard.engines.cuda.kernels.tile_weights import (
     UNIFORM,
     allowed_pairs,
     keep_factors,
+    line_range,
     mask_rows,
     next_tile,
     row_hashes,
@@ -42,11 +41,11 @@ from regard.engines.cuda.kernels.tile_weights import (
 
 @triton.jit
 def absorb(
-    state, of_columns, block, inputs, terms, mask, dropout, at, row_start, column_start, sizes, scale,
-    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
-    MASK: tl.constexpr, MASKED: tl.constexpr, DROPOUT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr,
-    ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    state, of_columns, block, inputs, outputs, terms, mask, dropout, at, row_start, column_start, sizes, scale,
+    RULE, MASK, DIM, VALUE_DIM,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, MASKED: tl.constexpr,
+    DROPOUT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The sums of some rows with one more tile.
 
@@ -72,21 +71,20 @@ def absorb(
             mask, bounds, at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=False
         )
     unit = LOG2_E
-    if RULE == UNIFORM:
-        scores = tl.zeros((ROWS, COLUMNS), tl.float32)
-    else:
+    scores = tl.zeros((ROWS, COLUMNS), tl.float32)
+    if RULE != UNIFORM:
         keys = load_tile(inputs[2], inputs[3], at, column_start, column_span, sizes[1], dims, DIM, not MASKED)
         if FOLDS and not SAFE:
             scores = scored_product(queries, keys, PRECISION)
             if len(STEPS) == 0:
                 unit = scale * LOG2_E
         else:
-            weight = load_weights(inputs, at, dims, FORM, DIM)
+            weight = load_weights(inputs, at, dims, DIM, FORM)
             sides = (
                 (inputs[0], inputs[1], row_start, row_span, sizes[0]),
                 (inputs[2], inputs[3], column_start, column_span, sizes[1]),
             )
-            scores = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, FORM, EXACT, PRECISION, DIM)
+            scores = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, DIM, FORM, EXACT, PRECISION)
     of_tile = tile_terms(
         terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, one, STEPS,
         False, by_sum,
@@ -94,6 +92,11 @@ def absorb(
     scores, allowed = stepped(
         scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, ROUGH and not SAFE, EXCLUDES or SAFE
     )
+    if SAFE:
+        if RULE == PROPORTIONAL:
+            # Somebody looks there later, and raises.
+            if tl.max(tl.where(allowed & (scores < 0), 1, 0)) > 0:
+                tl.store(outputs[5], 1)
     found, factor, peak = next_tile(scores, allowed, peak, unit, RULE, MASKED or EXCLUDES, ROUGH)
     if RULE == SOFTMAX or RULE == PROPORTIONAL:
         pooled = pooled * factor[:, None]
@@ -101,7 +104,7 @@ def absorb(
     elif RULE == UNIFORM:
         total += tl.sum(found, 1)
     if DROPOUT:
-        found *= keep_factors(hashes, column_start + column_span, dropout[1], dropout[2], TURNED=False)
+        found *= keep_factors(hashes, column_start + column_span, dropout, TURNED=False)
     values = load_tile(inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED)
     return peak, total, pooled_product(found, values, pooled, PRECISION, SAFE)
 
@@ -109,16 +112,18 @@ def absorb(
 @triton.jit
 def pool_block(
     program, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale, n_splits,
-    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
-    MASK: tl.constexpr, SINK: tl.constexpr, DROPOUT: tl.constexpr, SPLIT: tl.constexpr, SAFE: tl.constexpr,
-    EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
+    RULE, MASK, SINK, SPLIT, DIM, VALUE_DIM, FLAG_ROWS, FLAG_COLUMNS,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, DROPOUT: tl.constexpr,
+    SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, REVERSED: tl.constexpr,
     BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    FLAG_ROWS: tl.constexpr, FLAG_COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The output and the statistics of a block of rows; its sums, where `SPLIT`, over one share of the keys."""
+    """The output and the statistics of a block of rows; its sums, where `SPLIT`, over one share of the keys.
+
+    Rule, mask and the like are constants, or numbers where the kernel is for any of them (`general.py`).
+    """
     by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
     sizes, line = (n_queries, n_keys), (low, high)
-    entry, block, split = block_of(program, n_queries, n_splits, ROWS, (BOUNDS | LINE) & MASK != 0)
+    entry, block, split = block_of(program, n_queries, n_splits, ROWS, REVERSED)
     at = place_of(entry, n1, n2)
     row_start, row_span, column_span = block * ROWS, tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     rows = row_start + row_span
@@ -130,7 +135,7 @@ def pool_block(
     of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, by_sum, False)
     numbers = load_numbers(terms, at, STEPS)
     bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)
-    hashes = rows
+    hashes = rows.to(tl.uint32)
     if DROPOUT:
         hashes = row_hashes(tl.load(dropout[0]), entry, rows)
     one = 1.0
@@ -141,9 +146,11 @@ def pool_block(
     known = (queries, norms, of_rows, numbers, bounds, hashes, one)
 
     # Tiles in which every pair is allowed, and those before and after them.
-    from_tile, to_tile, from_whole, to_whole = tile_ranges(bounds, rows, sizes, MASK, COLUMNS)
     if SAFE:
-        to_whole = 0
+        from_tile, to_tile = line_range(line, row_start, sizes, ROWS, COLUMNS)
+        from_whole, to_whole = from_tile, from_tile
+    else:
+        from_tile, to_tile, from_whole, to_whole = tile_ranges(bounds, rows, sizes, MASK, COLUMNS)
     if SPLIT:
         share = tl.cdiv(tl.cdiv(n_keys, FLAG_COLUMNS), n_splits) * (FLAG_COLUMNS // COLUMNS)
         from_tile, to_tile = tl.maximum(from_tile, split * share), tl.minimum(to_tile, (split + 1) * share)
@@ -184,8 +191,9 @@ def pool_block(
                 True,
             )
             state = absorb(
-                state, of_columns, known, inputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes, scale,
-                FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, False, DROPOUT, SAFE, EXACT, ROUGH, PRECISION, DIM, VALUE_DIM,
+                state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes,
+                scale, RULE, MASK, DIM, VALUE_DIM,
+                FORM, STEPS, EXCLUDES, FOLDS, False, DROPOUT, SAFE, EXACT, ROUGH, PRECISION,
                 BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
             )  # fmt: skip
     before = from_whole - from_tile
@@ -193,9 +201,10 @@ def pool_block(
         tile = tl.where(place < before, from_tile + place, to_whole + place - before)
         of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, False)
         state = absorb(
-            state, of_columns, known, inputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes, scale,
-            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, True, DROPOUT, SAFE, EXACT or SAFE, ROUGH, PRECISION, DIM,
-            VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+            state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes,
+            scale, RULE, MASK, DIM, VALUE_DIM,
+            FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, SAFE, EXACT or SAFE, ROUGH, PRECISION,
+            BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
         )  # fmt: skip
     peak, total, pooled = state
     if FOLDS and len(STEPS) == 0 and not SAFE:
@@ -216,20 +225,19 @@ def pool_block(
     tl.store(outputs[2] + facts, peak, mask=rows < n_queries)
     tl.store(outputs[3] + facts, total, mask=rows < n_queries)
     if not SAFE:
-        # x − x is 0, and NaN for what is not finite.
-        broken = tl.max(tl.where(inside & (pooled - pooled != 0), 1, 0))
+        broken = tl.max(tl.where(inside & is_not_finite(pooled), 1, 0))
         flag = flag_place(entry, row_start, n_queries, FLAG_ROWS) * n_splits + split
         tl.store(outputs[4] + flag, broken)
 
 
-@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_splits", "n_programs"])
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_splits"])
 def pool_rows(
     inputs,  # queries, their strides, keys, …, values, …, weights of channels, …
-    outputs,  # the output, its strides; peaks and totals (entries, splits, n_queries); flags
+    outputs,  # the output, its strides; peaks and totals (entries, splits, n_queries); flags; where an error is told
     terms,  # of each step
     mask,
     sink,
-    dropout,  # seed, threshold, 1/(1 − p)
+    dropout,  # as `keep_factors` has it
     n_queries,
     n_keys,
     low,  # bounds of row 0, of a mask whose bounds go with the rows
@@ -238,42 +246,23 @@ def pool_rows(
     n2,
     scale,
     n_splits,
-    n_programs,  # blocks of all batch entries and shares
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
-    MASK: tl.constexpr, SINK: tl.constexpr, DROPOUT: tl.constexpr, SPLIT: tl.constexpr, SAFE: tl.constexpr,
-    EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr,
-    BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    FLAG_ROWS: tl.constexpr, FLAG_COLUMNS: tl.constexpr,
+    MASK: tl.constexpr, SINK: tl.constexpr, DROPOUT: tl.constexpr, SPLIT: tl.constexpr, EXACT: tl.constexpr,
+    ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Every block of rows; where `SAFE`, those that are flagged."""
-    program = tl.program_id(0)
-    if SAFE:
-        reverse: tl.constexpr = (BOUNDS | LINE) & MASK != 0
-        first = program * CHUNK
-        flags = load_flags(
-            outputs[4], first + tl.arange(0, CHUNK), n_queries, n_splits, n_programs, ROWS, FLAG_ROWS, reverse
-        )
-        if tl.max(flags) == 0:
-            return
-        for each in range(first, tl.minimum(first + CHUNK, n_programs)):
-            if load_flags(outputs[4], each, n_queries, n_splits, n_programs, ROWS, FLAG_ROWS, reverse) != 0:
-                pool_block(
-                    each, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
-                    n_splits,
-                    FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, SINK, DROPOUT, SPLIT, SAFE, EXACT, ROUGH, PRECISION,
-                    DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAG_ROWS, FLAG_COLUMNS,
-                )  # fmt: skip
-    else:
-        pool_block(
-            program, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
-            n_splits,
-            FORM, STEPS, EXCLUDES, FOLDS, RULE, MASK, SINK, DROPOUT, SPLIT, SAFE, EXACT, ROUGH, PRECISION, DIM,
-            VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, FLAG_ROWS, FLAG_COLUMNS,
-        )  # fmt: skip
+    """A block of rows, for one kind of problem."""
+    reverse: tl.constexpr = MASK[BOUNDS] != 0 or MASK[LINE] != 0
+    pool_block(
+        tl.program_id(0), inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
+        n_splits, RULE, MASK, SINK, SPLIT, DIM, VALUE_DIM, ROWS, COLUMNS,
+        FORM, STEPS, EXCLUDES, FOLDS, DROPOUT, False, EXACT, ROUGH, PRECISION, reverse, BLOCK_DIM, BLOCK_VALUE_DIM,
+        ROWS, COLUMNS,
+    )  # fmt: skip
 
 
 @triton.jit
-def finished(peak, total, pooled, sink, at, RULE: tl.constexpr, SINK: tl.constexpr):
+def finished(peak, total, pooled, sink, at, RULE, SINK):
     """The statistics and the output of rows from their sums: the only division."""
     if RULE == SOFTMAX:
         if SINK:
@@ -284,7 +273,7 @@ def finished(peak, total, pooled, sink, at, RULE: tl.constexpr, SINK: tl.constex
             total = total * factor + exp2((logit - level) * LOG2_E)
             pooled = pooled * factor[:, None]
             peak = higher
-    if RULE == SOFTMAX or RULE == PROPORTIONAL or RULE == UNIFORM:
+    if (RULE == SOFTMAX or RULE == PROPORTIONAL) or RULE == UNIFORM:
         total = tl.where(total == 0, float("inf"), total)
         pooled = pooled / total[:, None]
     if RULE == PROPORTIONAL:
@@ -293,7 +282,7 @@ def finished(peak, total, pooled, sink, at, RULE: tl.constexpr, SINK: tl.constex
 
 
 @triton.jit
-def unfinished(peak, total, pooled, RULE: tl.constexpr):
+def unfinished(peak, total, pooled, RULE):
     """The sums of rows as others merge them: in no unit of their own, but for softmax's peak."""
     if RULE == PROPORTIONAL:
         unit = unit_of(peak)

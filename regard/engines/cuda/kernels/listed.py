@@ -30,7 +30,7 @@ from regard.engines.cuda.kernels.tile_scores import (
     stepped,
     tile_terms,
 )
-from regard.engines.cuda.kernels.tile_weights import UNIFORM, keep_factors, next_tile, row_hashes
+from regard.engines.cuda.kernels.tile_weights import PROPORTIONAL, UNIFORM, keep_factors, next_tile, row_hashes
 
 
 @triton.jit
@@ -76,7 +76,7 @@ def pool_listed(
     query = load_tile(inputs[0], inputs[1], at, row, one, n_queries, dims, DIM, False).to(tl.float32)
     origins, numbers = load_origins(terms, at, row, STEPS, False), load_numbers(terms, at, STEPS)
     of_rows = load_line(terms, origins, at, row, one, n_queries, STEPS, False, True, False)
-    weight = load_weights(inputs, at, dims, FORM, DIM)
+    weight = load_weights(inputs, at, dims, DIM, FORM)
     hashes = one
     if DROPOUT:
         hashes = row_hashes(tl.load(dropout[0]), entry, row + one)
@@ -93,10 +93,13 @@ def pool_listed(
         of_columns = load_line(terms, origins, at, 0, columns, n_keys, STEPS, True, True, False)
         of_tile = tile_terms(terms, of_rows, of_columns, at, row, one, 0, columns, sizes, 1.0, STEPS, False, True)
         scores, allowed = stepped(scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, False, True)
+        if RULE == PROPORTIONAL:
+            if tl.max(tl.where(allowed & (scores < 0), 1, 0)) > 0:
+                tl.store(outputs[3], 1)  # somebody looks there later, and raises
         found, factor, peak = next_tile(scores, allowed, peak, LOG2_E, RULE, True, False)
         total = total * factor + tl.sum(found, 1)
         if DROPOUT:
-            found *= keep_factors(hashes, columns, dropout[1], dropout[2], TURNED=False)
+            found *= keep_factors(hashes, columns, dropout, TURNED=False)
         values = load_tile(inputs[4], inputs[5], at, 0, columns, n_keys, value_dims, VALUE_DIM, False).to(tl.float32)
         pooled = pooled * factor[:, None] + weighted_sum(found, values)
     if FINISH:
@@ -129,7 +132,7 @@ def differentiate_listed_rows(
     )
     origins, numbers = load_origins(terms, at, row, STEPS, False), load_numbers(terms, at, STEPS)
     of_rows = load_line(terms, origins, at, row, one, n_queries, STEPS, False, True, False)
-    weight = load_weights(inputs, at, dims, FORM, DIM)
+    weight = load_weights(inputs, at, dims, DIM, FORM)
     by_row = load_facts(facts, entry, row, one, n_queries, RULE, CENTRED, False, False)
     found = tl.zeros((1, BLOCK_DIM), tl.float32)
     squares = tl.zeros((1, BLOCK_DIM), tl.float32)
@@ -141,14 +144,14 @@ def differentiate_listed_rows(
         keep = 1.0
         if DROPOUT:
             hashes = row_hashes(tl.load(dropout[0]), entry, row + one)
-            keep = keep_factors(hashes, columns, dropout[1], dropout[2], TURNED=False)
+            keep = keep_factors(hashes, columns, dropout, TURNED=False)
         of_columns = load_line(terms, origins, at, 0, columns, n_keys, STEPS, True, True, False)
         of_tile = tile_terms(terms, of_rows, of_columns, at, row, one, 0, columns, sizes, 1.0, STEPS, False, True)
         raw = vector_scores(query, keys, weight, scale, FORM)
         over_values = tl.sum(to_output * values, 1)[None, :]
         _, slopes, more = tile_gradients(
-            raw, over_values, keep, numbers, of_tile, (columns < n_keys)[None, :], by_row, terms, scale, STEPS,
-            True, False, RULE, LEARNS, True, True, False, TURNED=False,
+            raw, over_values, keep, numbers, of_tile, (columns < n_keys)[None, :], by_row, terms, scale, RULE,
+            STEPS, True, False, LEARNS, True, True, False, TURNED=False,
         )  # fmt: skip
         learned = added(learned, more, LEARNS)
         found += differences(query, keys, slopes, weight, FORM)
@@ -163,7 +166,7 @@ def differentiate_listed_rows(
     if LEARNS_WEIGHT:
         tl.store(outputs[3] + vector, squares, mask=inside)
     line = tl.cast(entry, tl.int64) * n_queries + row + one
-    store_learned(learned, outputs[2], line, line >= 0, LEARNS)
+    store_learned(learned, outputs[2], line, line >= 0, len(LEARNS), LEARNS)
 
 
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "n1", "n2"])
@@ -183,7 +186,7 @@ def differentiate_listed_columns(
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
     key = load_tile(inputs[2], inputs[3], at, column, one, n_keys, dims, DIM, False).to(tl.float32)
     value = load_tile(inputs[4], inputs[5], at, column, one, n_keys, value_dims, VALUE_DIM, False).to(tl.float32)
-    weight = load_weights(inputs, at, dims, FORM, DIM)
+    weight = load_weights(inputs, at, dims, DIM, FORM)
     origins, numbers = load_origins(terms, at, column, STEPS, True), load_numbers(terms, at, STEPS)
     of_columns = load_line(terms, origins, at, column, one, n_keys, STEPS, True, True, False)
     to_key = tl.zeros((1, BLOCK_DIM), tl.float32)
@@ -205,12 +208,12 @@ def differentiate_listed_columns(
         keep = 1.0
         if DROPOUT:
             hashes = row_hashes(tl.load(dropout[0]), entry, rows)
-            keep = keep_factors(hashes, column + one, dropout[1], dropout[2], TURNED=True)
+            keep = keep_factors(hashes, column + one, dropout, TURNED=True)
         raw = vector_scores(key, queries, weight, scale, FORM)
         over_values = tl.sum(value * to_output, 1)[None, :]
         weights, slopes, more = tile_gradients(
-            raw, over_values, keep, numbers, of_tile, (rows < n_queries)[None, :], by_row, terms, scale, STEPS,
-            True, False, RULE, LEARNS, True, True, False, TURNED=True,
+            raw, over_values, keep, numbers, of_tile, (rows < n_queries)[None, :], by_row, terms, scale, RULE,
+            STEPS, True, False, LEARNS, True, True, False, TURNED=True,
         )  # fmt: skip
         learned = added(learned, more, LEARNS)
         to_value += weighted_sum(weights, to_output)
@@ -223,4 +226,4 @@ def differentiate_listed_columns(
     result = to_value.to(outputs[2].dtype.element_ty)
     tl.store(outputs[2] + vector * VALUE_DIM + value_dims[None, :], result, mask=inside_values)
     line = vector + one
-    store_learned(learned, outputs[4], line, line >= 0, LEARNS)
+    store_learned(learned, outputs[4], line, line >= 0, len(LEARNS), LEARNS)

@@ -24,19 +24,19 @@ NEAR = tl.constexpr(32.0)
 
 
 @triton.jit
-def load_tile(pointer, strides, at, start, span, length, dims, DIM: tl.constexpr, WHOLE: tl.constexpr):
+def load_tile(pointer, strides, at, start, span, length, dims, DIM, WHOLE: tl.constexpr):
     """Some vectors of a batch entry, `(vectors, dims)`; 0 beyond the last vector, unless all are there, and last dim.
 
     The numbers of a vector lie together.
     """
     base = pointer + start_of(strides, at) - tl.cast(start, tl.int64) * strides[3]
     place = base - span.to(tl.int64)[:, None] * strides[3] + dims[None, :]
-    if WHOLE and dims.shape[0] == DIM:
-        tile = tl.load(place)
-    elif WHOLE:
-        tile = tl.load(place, mask=(dims < DIM)[None, :], other=0.0)
-    else:
+    if not WHOLE:
         tile = tl.load(place, mask=(start + span < length)[:, None] & (dims < DIM)[None, :], other=0.0)
+    elif dims.shape[0] == DIM:
+        tile = tl.load(place)
+    else:
+        tile = tl.load(place, mask=(dims < DIM)[None, :], other=0.0)
     return tile
 
 
@@ -49,7 +49,7 @@ def store_tile(tile, pointer, strides, at, start, span, dims, inside):
 
 
 @triton.jit
-def load_weights(inputs, at, dims, FORM: tl.constexpr, DIM: tl.constexpr):
+def load_weights(inputs, at, dims, DIM, FORM: tl.constexpr):
     """What each channel of a squared distance is multiplied by; anything for a product."""
     weight = dims
     if FORM == WEIGHTED_SQUARE:
@@ -89,10 +89,10 @@ def pair_scores(
     inputs,
     at,
     scale,
+    DIM,
     FORM: tl.constexpr,
     EXACT: tl.constexpr,
     PRECISION: tl.constexpr,
-    DIM: tl.constexpr,
 ):
     """scale · left · rightᵀ, or scale · Σ_c w_c (left_c − right_c)².
 
@@ -104,8 +104,8 @@ def pair_scores(
         inputs: Of the problem.
         at: The batch entry.
         scale: A number for all.
+        DIM, PRECISION: As everywhere.
         EXACT: Whether differences come first.
-        PRECISION, DIM: As everywhere.
     """
     if FORM == DOT:
         scores = scored_product(left, right, PRECISION) * scale
@@ -113,7 +113,7 @@ def pair_scores(
         difference = left.to(tl.float32) - right.to(tl.float32)
         scores = tl.sum(difference * difference * weight[None, :], 1)[None, :] * scale
     elif EXACT:
-        scores = summed_squares(sides, inputs, at, left, right, FORM, DIM) * scale
+        scores = summed_squares(sides, inputs, at, left, right, DIM, FORM) * scale
     else:
         most = NEAR
         if left.dtype != tl.float32:
@@ -127,7 +127,7 @@ def pair_scores(
 
 
 @triton.jit
-def summed_squares(sides, inputs, at, left, right, FORM: tl.constexpr, DIM: tl.constexpr):
+def summed_squares(sides, inputs, at, left, right, DIM, FORM: tl.constexpr):
     """Σ_c w_c (left_c − right_c)², differences first."""
     scores = tl.zeros((left.shape[0], right.shape[0]), tl.float32)
     for channel in range(0, DIM):
@@ -149,7 +149,7 @@ def add_differences(
     sides,
     at,
     dims,
-    DIM: tl.constexpr,
+    DIM,
     SQUARES: tl.constexpr,
     EXACT: tl.constexpr,
     PRECISION: tl.constexpr,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from regard.engines.cuda.kernels.elementary import computed_once, is_not_finite
+
 # Precisions beside those of `tl.dot`. Wide: operands are float32 first, as Triton's interpreter wants bfloat16. Whole:
 # so are weights, which are not rounded to float16 before, where they may leave it.
 WIDE = tl.constexpr("wide")
@@ -59,9 +61,14 @@ def weighted_sum(weights, vectors):
 
 
 @triton.jit
-def ones_of(chosen):
-    """1 where something holds and 0 elsewhere, in float32."""
-    return tl.where(chosen, 1.0, 0.0)
+def summed_one_by_one(weights, vectors, total):
+    """total + weights @ vectors in which a weight of 0 annihilates NaN and infinity: a vector after the other."""
+    span = tl.arange(0, weights.shape[1])
+    for place in range(0, weights.shape[1]):
+        of_vector = tl.sum(tl.where((span == place)[None, :], weights, 0.0), 1)
+        vector = tl.sum(tl.where((span == place)[:, None], vectors, 0.0), 0)
+        total += tl.where((of_vector == 0)[:, None], 0.0, of_vector[:, None] * vector[None, :])
+    return total
 
 
 @triton.jit
@@ -70,21 +77,12 @@ def pooled_product(weights, vectors, total, PRECISION: tl.constexpr, SAFE: tl.co
     if weights.shape[0] == 1:
         total += weighted_sum(weights, vectors)
     elif SAFE:
-        large, nothing = float("inf"), tl.zeros_like(total)
+        weights = computed_once(weights)
         wide = vectors.to(tl.float32)  # the interpreter compares bfloat16 as if it were whole numbers
-        is_nan, up, down = wide != wide, wide == large, wide == -large
-        finite = tl.where(is_nan | up | down, 0.0, wide).to(vectors.dtype)
-        total = weighted_product(weights, finite, total, PRECISION)
-        # How many of each are visible: small whole numbers, which TF32 holds or rounds to what is not 0.
-        positive, negative = ones_of(weights > 0), ones_of(weights < 0)
-        unknown = matrix_product(positive + negative, ones_of(is_nan), nothing, WIDE)
-        rising = matrix_product(positive, ones_of(up), nothing, WIDE)
-        rising = matrix_product(negative, ones_of(down), rising, WIDE)
-        falling = matrix_product(positive, ones_of(down), nothing, WIDE)
-        falling = matrix_product(negative, ones_of(up), falling, WIDE)
-        total = tl.where(rising > 0, total + large, total)
-        total = tl.where(falling > 0, total - large, total)
-        total = tl.where(unknown > 0, float("nan"), total)
+        if tl.max(tl.where(is_not_finite(wide), 1, 0)) == 0:
+            total = weighted_product(weights, vectors, total, PRECISION)
+        else:
+            total = summed_one_by_one(weights, wide, total)
     else:
         total = weighted_product(weights, vectors, total, PRECISION)
     return total

@@ -8,10 +8,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.elementary import LOG2_E
+from regard.engines.cuda.kernels.elementary import LOG2_E, is_not_finite
 from regard.engines.cuda.kernels.pair_scores import load_tile
 from regard.engines.cuda.kernels.tile_scores import across, place_of, step_slopes, stepped
 from regard.engines.cuda.kernels.tile_weights import PROPORTIONAL, SOFTMAX, UNIFORM, weights_and_slopes
+
+WHOLE = tl.constexpr(2)  # in place of True: what a parameter gets of each pair, not summed
 
 
 @triton.jit(do_not_specialize=["n_queries", "n1", "n2"])
@@ -58,10 +60,7 @@ def without_broken(gradients, vectors):
 
 
 @triton.jit
-def load_facts(
-    facts, entry, start, span, n_queries, RULE: tl.constexpr, CENTRED: tl.constexpr, ROUGH: tl.constexpr,
-    WHOLE: tl.constexpr,
-):  # fmt: skip
+def load_facts(facts, entry, start, span, n_queries, RULE, CENTRED, ROUGH: tl.constexpr, WHOLE: tl.constexpr):
     """(level, inverse, δ) of rows. Those beyond the last have no weight."""
     place = tl.cast(entry, tl.int64) * n_queries + start
     inside = start + span < n_queries
@@ -72,8 +71,11 @@ def load_facts(
     delta = tl.zeros(span.shape, tl.float32)
     if RULE == SOFTMAX:
         level = tl.load(facts[0] + place + span, mask=inside, other=float("inf"))
-    if (RULE == SOFTMAX and not ROUGH) or RULE == PROPORTIONAL or RULE == UNIFORM:
+    if RULE == PROPORTIONAL or RULE == UNIFORM:
         inverse = tl.load(facts[1] + place + span, mask=inside, other=0.0)
+    if not ROUGH:
+        if RULE == SOFTMAX:
+            inverse = tl.load(facts[1] + place + span, mask=inside, other=0.0)
     if CENTRED:
         delta = tl.load(facts[2] + place + span, mask=inside, other=0.0)
     return level, inverse, delta
@@ -104,17 +106,28 @@ def added(learned, more, LEARNS: tl.constexpr):
 
 
 @triton.jit
-def store_learned(learned, pointer, place, inside, LEARNS: tl.constexpr):
-    """Write the sums of steps: `(…, steps)`, `place` is that of each line."""
+def store_learned(learned, pointer, place, inside, n_steps, LEARNS: tl.constexpr):
+    """Write the sums of steps: `(…, n_steps)`, `place` is that of each line. There may be none to be written."""
     for i in tl.static_range(len(LEARNS)):
         if LEARNS[i]:
-            tl.store(pointer + place * len(LEARNS) + i, learned[i], mask=inside)
+            if n_steps > i:
+                tl.store(pointer + place * n_steps + i, learned[i], mask=inside)
+
+
+@triton.jit
+def is_broken(gradients, inside, learned, LEARNS: tl.constexpr):
+    """1 where a gradient of a block, or of what it has learned, is not finite; else 0."""
+    broken = tl.max(tl.where(inside & is_not_finite(gradients), 1, 0))
+    for i in tl.static_range(len(LEARNS)):
+        if LEARNS[i]:
+            broken = tl.maximum(broken, tl.max(tl.where(is_not_finite(learned[i]), 1, 0)))
+    return broken
 
 
 @triton.jit
 def tile_gradients(
     raw, over_values, keep, numbers, of_tile, allowed, facts, terms, scale,
-    STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr, LEARNS: tl.constexpr,
+    RULE, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, LEARNS: tl.constexpr,
     MASKED: tl.constexpr, SAFE: tl.constexpr, ROUGH: tl.constexpr, TURNED: tl.constexpr,
 ):  # fmt: skip
     """(α, dS before the steps, what each step's parameter gets of each line) of a tile.
@@ -124,7 +137,8 @@ def tile_gradients(
         over_values: dO vᵀ.
         keep: What dropout multiplies weights by; 1 without it.
         facts: Level, inverse and δ of rows.
-        LEARNS: Of which steps the parameters' gradients are summed, along the second axis of the tile.
+        LEARNS: Of which steps the parameters' gradients are summed, along the second axis of the tile; `WHOLE` where
+            those of each pair are wanted.
         SAFE: Whether something may be infinite or no number.
     """
     selects: tl.constexpr = MASKED or EXCLUDES or SAFE
@@ -140,8 +154,9 @@ def tile_gradients(
     weights, slopes = weights_and_slopes(scores, allowed, level, inverse, unit, RULE, selects, ROUGH)
     if SAFE:
         # A value that is not finite gives nothing to a weight of 0.
-        over_values = tl.where((weights == 0) & (over_values - over_values != 0), 0.0, over_values)
-    slopes = slopes * (over_values * keep - delta)
+        over_values = tl.where((weights == 0) & is_not_finite(over_values), 0.0, over_values)
+    if RULE != UNIFORM:  # whose weights depend on no score
+        slopes = slopes * (over_values * keep - delta)
     if selects:
         # Selected, not multiplied: what a masked pair would give may be NaN.
         slopes = tl.where(allowed, slopes, 0.0)
@@ -154,7 +169,10 @@ def tile_gradients(
         if LEARNS[place]:
             if selects:
                 pairs = tl.where(allowed, pairs, 0.0)
-            learned = (tl.sum(pairs, 1),) + learned
+            if LEARNS[place] == WHOLE:
+                learned = (pairs,) + learned
+            else:
+                learned = (tl.sum(pairs, 1),) + learned
         else:
             learned = (0.0,) + learned
     return weights * keep, slopes * scale, learned

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from regard.engines.cuda import launch_settings
-from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, reciprocal, tanh
+from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, is_not_finite, reciprocal, tanh
 from regard.engines.kernels import codes
 
 SCALE = tl.constexpr(codes.SCALE)
@@ -32,6 +32,44 @@ FURTHEST = tl.constexpr(1 << 30)  # no table of relative positions reaches so fa
 
 
 @triton.jit
+def decoded(number):
+    """A number that was `coded`."""
+    return (number - 3) // 4
+
+
+@triton.jit
+def decoded_all(numbers):
+    """Numbers of a tuple."""
+    known = ()
+    for i in tl.static_range(len(numbers)):
+        known = known + (decoded(numbers[i]),)
+    return known
+
+
+@triton.jit
+def decoded_pairs(pairs):
+    """Pointers, each with strides that are coded."""
+    known = ()
+    for i in tl.static_range(len(pairs) // 2):
+        known = known + (pairs[2 * i], decoded_all(pairs[2 * i + 1]))
+    return known
+
+
+@triton.jit
+def decoded_terms(terms, STEPS: tl.constexpr):
+    """What each step has: pointers with strides, and a number at the end of some."""
+    known = ()
+    for i in tl.static_range(len(STEPS)):
+        term = decoded_pairs(terms[i])
+        if STEPS[i] == LINE_DISTANCE or STEPS[i] == RELATIVE:
+            term = term + (decoded(terms[i][len(terms[i]) - 1]),)
+        elif STEPS[i] == CAP or STEPS[i] == INDICATOR:
+            term = term + (terms[i][0],)
+        known = known + (term,)
+    return known
+
+
+@triton.jit
 def start_of(strides, at):
     """Where a batch entry of a tensor begins: `strides` of three batch axes first, `at` the place on each.
 
@@ -47,7 +85,7 @@ def place_of(entry, n1, n2):
 
 
 @triton.jit
-def flag_place(entry, start, length, FLAGGED: tl.constexpr):
+def flag_place(entry, start, length, FLAGGED):
     """Which flag says whether a block's results are finite: there is one for so many rows, or columns; 0: for all."""
     place = entry * 0
     if FLAGGED > 0:
@@ -68,15 +106,18 @@ def block_of(program, length, n_splits, SIZE: tl.constexpr, REVERSED: tl.constex
 
 
 @triton.jit
-def load_flags(
-    flags, programs, length, n_splits, n_programs, SIZE: tl.constexpr, FLAGGED: tl.constexpr, REVERSED: tl.constexpr
-):
-    """The flag of some programs."""
-    entry, block, split = block_of(programs, length, n_splits, SIZE, REVERSED)
-    place = flag_place(entry, block * SIZE, length, FLAGGED)
-    if FLAGGED > 0:
+def load_flags(flags, programs, length, n_splits, n_programs, flagged, SIZE: tl.constexpr):
+    """The flags of some programs, set where there are none.
+
+    `flagged`: how many rows or columns share one; 0: all do; less: there are none.
+    """
+    entry, block, split = block_of(programs, length, n_splits, SIZE, False)
+    place = flag_place(entry, block * SIZE, length, flagged)
+    if flagged > 0:
         place = place * n_splits + split
-    return tl.load(flags + place, mask=programs < n_programs, other=0)
+    # The interpreter has numbers of its own for those in a tuple: added to a tensor, they are like others.
+    asked = programs * 0 + flagged >= 0
+    return tl.load(flags + place, mask=(programs < n_programs) & asked, other=tl.where(asked, 0, 1))
 
 
 @triton.jit
@@ -104,6 +145,15 @@ def across(by_row, by_column, TURNED: tl.constexpr):
     else:
         by_row, by_column = by_row[:, None], by_column[None, :]
     return by_row, by_column
+
+
+@triton.jit
+def load_pairs(pointer, strides, at, row_start, row_span, column_start, column_span, inside, TURNED: tl.constexpr):
+    """What there is for each pair of a tile, 0 for those that are not inside."""
+    row, column = across(row_span.to(tl.int64), column_span.to(tl.int64), TURNED)
+    base = pointer + start_of(strides, at)
+    base -= tl.cast(row_start, tl.int64) * strides[3] + tl.cast(column_start, tl.int64) * strides[4]
+    return tl.load(base - row * strides[3] - column * strides[4], mask=inside, other=0)
 
 
 @triton.jit
@@ -203,13 +253,11 @@ def tile_terms(
         elif STEPS[i] == ADD_COLUMN:
             known = known + (across(row_span, of_columns[i], TURNED)[1],)
         elif STEPS[i] == ADD_PAIRS:
-            row, column = across(row_span, column_span, TURNED)
-            strides = terms[i][1]
-            base = terms[i][0] + start_of(strides, at)
-            base -= tl.cast(row_start, tl.int64) * strides[3] + tl.cast(column_start, tl.int64) * strides[4]
-            inside = (row_start + row < sizes[0]) & (column_start + column < sizes[1])
-            row, column = row.to(tl.int64), column.to(tl.int64)
-            pairs = tl.load(base - row * strides[3] - column * strides[4], mask=inside, other=0)
+            row, column = across(row_start + row_span, column_start + column_span, TURNED)
+            inside = (row < sizes[0]) & (column < sizes[1])
+            pairs = load_pairs(
+                terms[i][0], terms[i][1], at, row_start, row_span, column_start, column_span, inside, TURNED
+            )
             known = known + (pairs.to(tl.float32),)
         elif STEPS[i] == DISTANCE:
             by_row, by_column = across(of_rows[i], of_columns[i], TURNED)
@@ -233,7 +281,7 @@ def scaled_first(of_rows, one):
     """What steps need of rows, that of the first times a number: a gate whose 1 becomes that is divided by it."""
     first = of_rows[0] * one
     # As in `gate_factors`: what is no ordinary number shows.
-    known = (tl.where((first == 0) | (first - first != 0), float("nan"), first),)
+    known = (tl.where((first == 0) | is_not_finite(first), float("nan"), first),)
     for i in tl.static_range(1, len(of_rows)):
         known = known + (of_rows[i],)
     return known

@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, reciprocal
-from regard.engines.cuda.kernels.tile_scores import across, load_vector, start_of
+from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, reciprocal, rough_reciprocals
+from regard.engines.cuda.kernels.tile_scores import across, decoded, load_pairs, load_vector
 from regard.engines.kernels import codes
 
 SOFTMAX = tl.constexpr(codes.SOFTMAX)
@@ -23,41 +23,51 @@ LINE = tl.constexpr(codes.LINE)
 
 
 @triton.jit
-def mask_rows(mask, line, at, start, span, sizes, MASK: tl.constexpr):
+def mask_rows(mask, line, at, start, span, sizes, MASK):
     """(first column, the one after the last, document) of rows, where the mask has them. None is beyond the last row.
 
-    `mask`: bounds, pairs and documents, each empty unless the mask has it. `line`: bounds of row 0, which go with rows.
+    `mask`: bounds, pairs and documents; what it has not is not read. `line`: bounds of row 0, which go with rows.
     """
-    first, stop, document = span, span, span
-    if LINE & MASK != 0:
+    first, stop, document = span, span, span.to(tl.int64)
+    if MASK[LINE] != 0:
         first = tl.minimum(tl.maximum(start + span + line[0], 0), sizes[1])
         stop = tl.minimum(tl.maximum(start + span + line[1], 0), sizes[1])
-    elif BOUNDS & MASK != 0:
+    if MASK[BOUNDS] != 0:
         # A mask may say that a row attends to more than there is.
         first = load_vector(mask[0][0], mask[0][1], at, start, span, sizes[0], False)
         stop = load_vector(mask[0][2], mask[0][3], at, start, span, sizes[0], False)
         first = tl.minimum(tl.maximum(first, 0), sizes[1]).to(tl.int32)
         stop = tl.minimum(tl.maximum(stop, 0), sizes[1]).to(tl.int32)
-    if DOCUMENTS & MASK != 0:
+    if MASK[DOCUMENTS] != 0:
         document = load_vector(mask[2][0], mask[2][1], at, start, span, sizes[0], False)
     return first, stop, document
 
 
 @triton.jit
-def tile_ranges(bounds, rows, sizes, MASK: tl.constexpr, COLUMNS: tl.constexpr):
+def tile_ranges(bounds, rows, sizes, MASK, COLUMNS: tl.constexpr):
     """(from, to) of the tiles that some rows see anything of, then of those that all of them see whole."""
-    from_tile, to_tile = 0, tl.cdiv(sizes[1], COLUMNS)
-    from_whole, to_whole = 0, sizes[1] // COLUMNS
-    if (BOUNDS | LINE) & MASK != 0:
+    nothing = sizes[1] * 0
+    from_tile, to_tile = nothing, tl.cdiv(sizes[1], COLUMNS)
+    from_whole, to_whole = nothing, sizes[1] // COLUMNS
+    if MASK[BOUNDS] != 0 or MASK[LINE] != 0:
         seen = (rows < sizes[0]) & (bounds[0] < bounds[1])
         from_tile = tl.min(tl.where(seen, bounds[0], sizes[1])) // COLUMNS
         to_tile = tl.cdiv(tl.max(tl.where(seen, bounds[1], 0)), COLUMNS)
         # A row that sees nothing leaves no tile whole.
         from_whole = tl.cdiv(tl.max(tl.where(seen | (rows >= sizes[0]), bounds[0], sizes[1])), COLUMNS)
         to_whole = tl.min(tl.where(rows < sizes[0], bounds[1], sizes[1])) // COLUMNS
-    if (PAIRS | DOCUMENTS) & MASK != 0:
-        to_whole = 0
+    if MASK[PAIRS] != 0 or MASK[DOCUMENTS] != 0:
+        to_whole = nothing
     return from_tile, to_tile, from_whole, to_whole
+
+
+@triton.jit
+def line_range(line, start, sizes, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """(from, to) of the tiles that some rows see anything of, by a line alone."""
+    last = tl.minimum(start + ROWS, sizes[0]) - 1
+    from_tile = tl.minimum(tl.maximum(start + line[0], 0), sizes[1]) // COLUMNS
+    to_tile = tl.cdiv(tl.minimum(tl.maximum(last + line[1], 0), sizes[1]), COLUMNS)
+    return from_tile, to_tile
 
 
 @triton.jit
@@ -69,37 +79,37 @@ def whole_within(from_tile, to_tile, from_whole, to_whole):
 
 
 @triton.jit
-def allowed_pairs(
-    mask, of_rows, at, row_start, row_span, column_start, column_span, sizes, MASK: tl.constexpr, TURNED: tl.constexpr
-):
+def allowed_pairs(mask, of_rows, at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED: tl.constexpr):
     """Which pairs of a tile exist and the mask allows."""
     row, column = across(row_start + row_span, column_start + column_span, TURNED)
-    inside = (row < sizes[0]) & (column < sizes[1])
-    if (BOUNDS | LINE) & MASK != 0:
+    # Numbers, not truth values, which compilers do not pass out of a branch.
+    inside = ((row < sizes[0]) & (column < sizes[1])).to(tl.int32)
+    if MASK[BOUNDS] != 0 or MASK[LINE] != 0:
         first, _ = across(of_rows[0], column_span, TURNED)
         stop, _ = across(of_rows[1], column_span, TURNED)
-        inside = inside & (column >= first) & (column < stop)
-    if DOCUMENTS & MASK != 0:
+        inside = inside & ((column >= first) & (column < stop)).to(tl.int32)
+    if MASK[DOCUMENTS] != 0:
         of_columns = load_vector(mask[2][2], mask[2][3], at, column_start, column_span, sizes[1], False)
         one, other = across(of_rows[2], of_columns, TURNED)
-        inside = inside & (one == other)
-    if PAIRS & MASK != 0:
-        row, column = across(row_span, column_span, TURNED)
-        strides = mask[1][1]
-        base = mask[1][0] + start_of(strides, at)
-        base -= tl.cast(row_start, tl.int64) * strides[3] + tl.cast(column_start, tl.int64) * strides[4]
-        row, column = row.to(tl.int64), column.to(tl.int64)
-        inside = inside & (tl.load(base - row * strides[3] - column * strides[4], mask=inside, other=0) != 0)
-    return inside
+        inside = inside & (one == other).to(tl.int32)
+    if MASK[PAIRS] != 0:
+        there = inside != 0
+        pairs = load_pairs(mask[1][0], mask[1][1], at, row_start, row_span, column_start, column_span, there, TURNED)
+        inside = inside & (pairs != 0).to(tl.int32)
+    return inside != 0
 
 
 @triton.jit
-def numerators(scores, allowed, RULE: tl.constexpr, MASKED: tl.constexpr):
+def numerators(scores, allowed, RULE, MASKED: tl.constexpr, ROUGH: tl.constexpr):
     """The numerators of a rule that is not softmax; where pairs may be masked, 0 for what is not allowed."""
     if RULE == CONIC:
         found = tl.where(scores < 0, 0.0, scores)
     elif RULE == SIGMOID:
-        found = reciprocal(1.0 + exp2(scores * -LOG2_E))
+        found = 1.0 + exp2(scores * -LOG2_E)
+        if ROUGH:
+            found = rough_reciprocals(found)
+        else:
+            found = reciprocal(found)
     elif RULE == UNIFORM:
         found = tl.full(scores.shape, 1.0, tl.float32)
     elif RULE == PROPORTIONAL:
@@ -113,7 +123,7 @@ def numerators(scores, allowed, RULE: tl.constexpr, MASKED: tl.constexpr):
 
 
 @triton.jit
-def next_tile(scores, allowed, peak, unit, RULE: tl.constexpr, MASKED: tl.constexpr, ROUGH: tl.constexpr):
+def next_tile(scores, allowed, peak, unit, RULE, MASKED: tl.constexpr, ROUGH: tl.constexpr):
     """(numerators, what earlier sums are multiplied by, the peak) where one more tile follows.
 
     Numerators of softmax are relative to the largest score so far, as are those of proportional weights: neither a sum
@@ -135,12 +145,12 @@ def next_tile(scores, allowed, peak, unit, RULE: tl.constexpr, MASKED: tl.conste
             found = exp2((scores - level[:, None]) * unit)
             factor = exp2((peak - level) * unit)
     elif RULE == PROPORTIONAL:
-        found = numerators(scores, allowed, RULE, MASKED)
+        found = numerators(scores, allowed, RULE, MASKED, ROUGH)
         higher = tl.maximum(peak, tl.max(found, 1))
         found = found * unit_of(higher)[:, None]
         factor = tl.where(peak > 0, peak * unit_of(higher), 1.0)
     else:
-        found = numerators(scores, allowed, RULE, MASKED)
+        found = numerators(scores, allowed, RULE, MASKED, ROUGH)
         factor, higher = tl.full(peak.shape, 1.0, tl.float32), peak
     return found, factor, higher
 
@@ -158,9 +168,7 @@ def at_most_zero(x):
 
 
 @triton.jit
-def weights_and_slopes(
-    scores, allowed, level, inverse, unit, RULE: tl.constexpr, MASKED: tl.constexpr, ROUGH: tl.constexpr
-):
+def weights_and_slopes(scores, allowed, level, inverse, unit, RULE, MASKED: tl.constexpr, ROUGH: tl.constexpr):
     """α of a tile, and the diagonal part of dα/da.
 
     Args:
@@ -181,7 +189,7 @@ def weights_and_slopes(
             weights = tl.where(allowed, weights, 0.0)
         slopes = weights
     else:
-        weights = numerators(scores, allowed, RULE, MASKED)
+        weights = numerators(scores, allowed, RULE, MASKED, ROUGH)
         if RULE == SIGMOID:
             slopes = weights * (1.0 - weights)
         elif RULE == CONIC:
@@ -214,7 +222,11 @@ def row_hashes(seed, entry, rows):
 
 
 @triton.jit
-def keep_factors(of_rows, columns, threshold, factor, TURNED: tl.constexpr):
-    """What dropout multiplies the weights of a tile by."""
+def keep_factors(of_rows, columns, dropout, TURNED: tl.constexpr):
+    """What dropout multiplies the weights of a tile by.
+
+    `dropout`: the seed; the number below which a hash drops its weight, in two halves, coded; 1/(1 − p).
+    """
     by_row, by_column = across(of_rows, mix(columns.to(tl.uint32)), TURNED)
-    return tl.where(mix(by_row + by_column) >= threshold.to(tl.uint32), factor, 0.0)
+    least = (decoded(dropout[1]).to(tl.uint32) << 16) | decoded(dropout[2]).to(tl.uint32)
+    return tl.where(mix(by_row + by_column) >= least, dropout[3], 0.0)

@@ -1,0 +1,280 @@
+"""Launches of the kernels for any rule and mask: over what others have flagged, or over all of a small problem."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.engines.cuda.kernels.general import differentiate_any_columns, differentiate_any_rows, pool_any_rows
+from regard.engines.cuda.kernels.tables import differentiate_table
+from regard.engines.cuda.launch import Facts, Launch, Strided
+from regard.engines.cuda.launch_settings import CHUNK, Settings, block_of, blocks_of, general_settings
+from regard.engines.cuda.program import coded
+from regard.engines.cuda.small_calls import LAUNCHED, Launched
+from regard.engines.kernels import codes
+
+NOTHING_DROPPED = coded(0), coded(0), 1.0
+WHOLE = 2  # as `kernels/tile_gradients.py` has it
+MOST_COPIED = 1 << 24  # numbers in all copies of tables
+UNFLAGGED = -1  # in place of how many rows or columns share a flag: all are computed
+
+
+class Stand(NamedTuple):
+    """What stands in a kernel's arguments where a problem has nothing: nobody reads or writes it."""
+
+    number: Tensor  # a 1, in float32
+    wholes: Tensor  # int64
+    bytes: Tensor
+    flags: Tensor  # int32
+
+
+@cache
+def stand_ins(device: torch.device) -> Stand:
+    wholes = torch.zeros(2, dtype=torch.int64, device=device)
+    return Stand(torch.ones((), device=device), wholes, wholes.view(torch.uint8), wholes.view(torch.int32))
+
+
+def pool_any(
+    launch: Launch,
+    outputs: tuple[Tensor, tuple[int, ...], Tensor, Tensor],
+    *,
+    flags: tuple[Tensor, Settings | int] | None = None,
+    n_splits: int = 1,
+    split: bool = False,
+) -> None:
+    """Write the output and the statistics of rows, or their sums.
+
+    Args:
+        launch: The problem.
+        outputs: As `pool_rows` takes them, but for flags.
+        flags: On the device, with the settings of the pass that left them, or how many rows share one, 0 where all do.
+        n_splits: Shares of the keys.
+        split: Whether sums of shares are written.
+    """
+    output, strides, peaks, totals = outputs
+    beside = stand_ins(launch.device)
+    behind = flags[1] if flags is not None else UNFLAGGED
+    flag_rows = behind.rows if isinstance(behind, Settings) else behind
+    settings = general_settings(launch.shape, launch.n_queries, behind if isinstance(behind, Settings) else None)
+    n_programs = launch.n_entries * blocks_of(launch.n_queries, settings.rows) * n_splits
+    rule_codes = (
+        launch.program.rule,
+        int(bool(launch.sink)),
+        int(split),
+        launch.dim,
+        launch.value_dim,
+        n_splits,
+        n_programs,
+        flag_rows,
+        behind.columns if isinstance(behind, Settings) else settings.columns,
+        *_kinds(launch),
+    )
+    arguments = (
+        _coded_pairs(launch.inputs),
+        (
+            output,
+            _coded(strides if split else (*strides, 0)),
+            peaks,
+            totals,
+            beside.flags if flags is None else flags[0],
+            launch.errors,
+        ),
+        _terms(launch),
+        _mask(launch),
+        _coded_pairs(launch.sink or (beside.number, (0, 0, 0))),
+        launch.dropout or (beside.wholes, *NOTHING_DROPPED),
+        _sizes(launch),
+        launch.program.scale,
+        _coded(rule_codes),
+    )
+    constants, variant = _constants(launch, settings), (output.dtype, settings)
+    n_launched = n_programs if flags is None else blocks_of(n_programs, CHUNK)
+    launch.run(pool_any_rows, n_launched, arguments, constants, settings.options, variant=variant)
+    program = launch.program
+    if LAUNCHED in program.problem.notes and flags is None and not split:
+        made = Launched(pool_any_rows, n_launched, arguments, constants, settings.options, program.layout, variant)
+        program.problem.notes[LAUNCHED] = made
+
+
+def differentiate_any(
+    launch: Launch,
+    gradient: Strided,
+    facts: Facts,
+    outputs: tuple[Any, ...],
+    *,
+    by_rows: bool,
+    n_learned: int,
+    weighed: bool = False,
+    flags: tuple[Tensor, Settings | int] | None = None,
+) -> None:
+    """Write the gradients of queries, or of keys and values, and what steps learn of rows, or of columns.
+
+    Args:
+        launch: The problem.
+        gradient: dO.
+        facts: Of the rows.
+        outputs: As the kernels take them, None for what is not wanted; but for flags.
+        by_rows: Whether those of queries.
+        n_learned: How many steps' sums are written: those of all, or 0.
+        weighed: Whether what weights of channels get is written.
+        flags: On the device, with the settings of the pass that left them, or how many lines share one.
+    """
+    program, beside = launch.program, stand_ins(launch.device)
+    behind = flags[1] if flags is not None else UNFLAGGED
+    length = launch.n_queries if by_rows else launch.n_keys
+    before = behind if isinstance(behind, Settings) else None
+    settings = general_settings(launch.shape, length, before, by_rows=by_rows)
+    flagged = behind if not isinstance(behind, Settings) else behind.rows if by_rows else behind.columns
+    n_programs = launch.n_entries * blocks_of(length, settings.rows if by_rows else settings.columns)
+    rule_codes = (
+        program.rule,
+        int(launch.backward_codes["CENTRED"]),
+        int(launch.backward_codes["PROJECTED"]),
+        launch.dim,
+        launch.value_dim,
+        n_learned,
+        int(weighed),
+        n_programs,
+        flagged,
+        *_kinds(launch),
+    )
+    steps = _steps(launch)
+    launch.run(
+        differentiate_any_rows if by_rows else differentiate_any_columns,
+        n_programs if flags is None else blocks_of(n_programs, CHUNK),
+        (
+            _coded_pairs(launch.inputs),
+            _coded_pairs(gradient),
+            tuple(facts),
+            (
+                *[_coded_output(each, beside) for each in outputs],
+                beside.flags if flags is None else flags[0],
+            ),
+            _terms(launch),
+            _mask(launch),
+            launch.dropout or (beside.wholes, *NOTHING_DROPPED),
+            _sizes(launch),
+            program.scale,
+            _coded(rule_codes),
+        ),
+        {"LEARNS": (True,) * len(steps), **_constants(launch, settings)},
+        settings.options,
+        variant=(by_rows, settings, gradient[0].dtype, *[e.dtype for e in outputs if isinstance(e, Tensor)]),
+    )
+
+
+def differentiate_relative(launch: Launch, gradient: Strided, facts: Facts, step: int) -> Tensor:
+    """What the table of relative positions of a step gets of every batch entry, (entries, 1, distances)."""
+    program, beside, steps = launch.program, stand_ins(launch.device), _steps(launch)
+    size = general_settings(launch.shape, launch.n_queries).columns
+    distances = -2 * program.terms[step][6] + 1
+    most = max(MOST_COPIED // (launch.n_entries * distances), 1)
+    n_groups = min(blocks_of(launch.n_queries, size), most)
+    copies = launch.empty(launch.n_entries, n_groups, distances).zero_()
+    launch.run(
+        differentiate_table,
+        launch.n_entries * n_groups,
+        (
+            _coded_pairs(launch.inputs),
+            _coded_pairs(gradient),
+            tuple(facts),
+            (copies,),
+            _terms(launch),
+            _mask(launch),
+            launch.dropout or (beside.wholes, *NOTHING_DROPPED),
+            _sizes(launch),
+            program.scale,
+            _coded(
+                (
+                    program.rule,
+                    int(launch.backward_codes["CENTRED"]),
+                    launch.dim,
+                    launch.value_dim,
+                    n_groups,
+                    *_kinds(launch),
+                )
+            ),
+        ),
+        {
+            "FORM": program.form,
+            "STEPS": steps,
+            "LEARNS": tuple([WHOLE if place == step else 0 for place in range(len(steps))]),
+            "TABLE": step,
+            "ROUGH": launch.is_rough,
+            "PRECISION": launch.general_precision,
+            "BLOCK_DIM": block_of(launch.dim),
+            "BLOCK_VALUE_DIM": block_of(launch.value_dim),
+            "SIZE": size,
+        },
+        {"num_warps": 4, "num_stages": 1},
+        variant=(step, gradient[0].dtype),
+    )
+    return copies.double().sum(1, keepdim=True)
+
+
+def _steps(launch: Launch) -> tuple[int, ...]:
+    """The steps, with a temperature at the end: most have none, but may."""
+    steps = launch.program.steps
+    return steps if steps and steps[-1] == codes.SCALE else (*steps, codes.SCALE)
+
+
+@lru_cache(maxsize=4096)
+def _coded(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([coded(each) for each in numbers])
+
+
+def _coded_pairs(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Tensors, each with its strides."""
+    return tuple([_coded(each) if isinstance(each, tuple) else each for each in parts])
+
+
+def _coded_output(output: Tensor | tuple[int, ...] | None, beside: Stand) -> Any:
+    """What a kernel writes to: a tensor, its strides, or nothing."""
+    return beside.number if output is None else _coded(output) if isinstance(output, tuple) else output
+
+
+def _kinds(launch: Launch) -> tuple[int, ...]:
+    """Of what the mask is made. A line is always there, see `_sizes`."""
+    return 1, *launch.program.mask.kinds[1:]
+
+
+def _terms(launch: Launch) -> tuple[tuple[Any, ...], ...]:
+    """What each step has. Of a gate, nobody needs the factors."""
+    program = launch.program
+    terms = [
+        tuple([_coded(e) if isinstance(e, tuple) else coded(e) if isinstance(e, int) else e for e in term])
+        for term in [t[:4] if code == codes.GATE else t for code, t in zip(program.steps, program.terms, strict=True)]
+    ]
+    if len(_steps(launch)) > len(terms):
+        terms.append((stand_ins(launch.device).number, _coded((0, 0, 0))))
+    return tuple(terms)
+
+
+def _mask(launch: Launch) -> tuple[Any, ...]:
+    """Bounds, pairs and documents."""
+    beside, line, pair = stand_ins(launch.device), (0,) * 4, (0,) * 5
+    bounds, pairs, documents = launch.mask
+    nothing = beside.wholes, line, beside.wholes, line
+    return tuple(map(_coded_pairs, (bounds or nothing, pairs or (beside.bytes, pair), documents or nothing)))
+
+
+def _sizes(launch: Launch) -> tuple[int, ...]:
+    far = launch.n_queries + launch.n_keys
+    line = launch.program.mask.line or (-far, far)
+    return _coded((launch.n_queries, launch.n_keys, *line, *launch.batch_sizes))
+
+
+def _constants(launch: Launch, settings: Settings) -> dict[str, Any]:
+    return {
+        "FORM": launch.program.form,
+        "STEPS": _steps(launch),
+        "ROUGH": launch.is_rough,
+        "PRECISION": launch.general_precision,
+        "BLOCK_DIM": block_of(launch.dim),
+        "BLOCK_VALUE_DIM": block_of(launch.value_dim),
+        "ROWS": settings.rows,
+        "COLUMNS": settings.columns,
+    }

@@ -1,0 +1,35 @@
+"""Errors that depend on values: a kernel tells them to the host's memory, and the next call raises.
+
+Nobody waits for the device to say. Rows that such an error concerns are NaN.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.errors import ScoreError
+
+_TOLD: dict[torch.device, Tensor] = {}
+
+
+def told(device: torch.device) -> Tensor:
+    """One number that kernels of a device write 1 to, where the host can read it without waiting."""
+    if device not in _TOLD:
+        _TOLD[device] = torch.zeros(1, dtype=torch.int32, pin_memory=device.type == "cuda")
+    return _TOLD[device]
+
+
+def raise_told(device: torch.device) -> None:
+    """Raise what was told since this was last asked.
+
+    Raises:
+        ScoreError: Proportional weights of a negative score.
+    """
+    number = _TOLD.get(device)
+    if number is not None and number.item():
+        number.zero_()
+        raise ScoreError(
+            "Proportional() must have scores that are not negative: an earlier call on this device got one, and its "
+            "rows are NaN. Use Softmax() for scores of any sign."
+        )

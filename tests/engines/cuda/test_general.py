@@ -1,0 +1,160 @@
+"""The kernels for any rule and mask, which compute small problems alone: they match the definition, and are few."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from regard import (
+    Bias,
+    Causal,
+    Custom,
+    Gated,
+    Proportional,
+    ScaledDot,
+    Sigmoid,
+    SoftCap,
+    Softmax,
+    Window,
+    attend,
+)
+from regard.engines import Tiled
+from regard.engines.cuda import general_pass, program, small_calls
+from regard.engines.cuda.cuda_kernels import CudaKernels
+from regard.errors import ScoreError
+from regard.problem import make_problem
+from regard.testing import MASKS, RULES, SCORES, Case, Sizes, check
+
+from .test_kernels import DEVICE, DTYPES, OTHER_RULES, OTHER_SCORES, PAIRS, VARIANTS
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+KERNELS = Tiled(kernels=True)
+SIZE = Sizes(heads=2)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch, compiled_for_one_kind):
+    monkeypatch.setattr(program, "SMALL", 1 << 18)
+
+
+def cases():
+    """Every score × rule once; masks and dtypes take turns, others than in `test_kernels.py`."""
+    masks, dtypes = itertools.cycle(reversed(MASKS)), itertools.cycle(DTYPES)
+    for score, rule in PAIRS:
+        yield Case(score, rule, next(masks), next(dtypes), DEVICE, SIZE)
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=str)
+def test_small_problems_match_the_definition(case):
+    assert check(KERNELS, case).matched
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("mask", ["no mask", "Causal, end"])
+def test_small_problems_with_unusual_inputs_match_the_definition(variant, mask):
+    score = {"no mask": "ScaledDot", "Causal, end": "Gated"}[mask]
+    assert check(KERNELS, Case(score, "Softmax, sink", mask, torch.float32, DEVICE, SIZE, variant)).matched
+
+
+def test_one_launch_is_all_there_is(monkeypatch):
+    launched = []
+    monkeypatch.setattr("regard.engines.cuda.launch.run", lambda kernel, *_, **__: launched.append(kernel.fn.__name__))
+    x = torch.randn(2, 16, 8, device=DEVICE)
+    attend(x, x, x, score=ScaledDot(), weights=RULES["Sigmoid"](), engine=KERNELS)
+    assert launched == ["pool_any_rows"]
+
+
+def test_one_kernel_serves_every_rule_and_mask(monkeypatch):
+    kinds = set()
+    monkeypatch.setattr(
+        "regard.engines.cuda.launch.run",
+        lambda kernel, n, arguments, constants, *_, **__: kinds.add((kernel.fn.__name__, *constants.items())),
+    )
+    for rule, mask in itertools.product(RULES, MASKS):
+        if rule in OTHER_RULES | {"Proportional"}:
+            continue
+        problem = Case("Dot", rule, mask, torch.float32, DEVICE, SIZE).make(torch.float32)
+        CudaKernels().compile(problem).pool()
+    assert len(kinds) == 1
+
+
+def test_scores_have_kernels_or_are_listed_as_others():
+    assert {score for score, _ in PAIRS} | OTHER_SCORES == set(SCORES)
+
+
+def test_a_negative_score_under_proportional_weights_is_raised_by_the_next_call():
+    q, k = torch.ones(2, 4, device=DEVICE), -torch.ones(3, 4, device=DEVICE)
+    output = attend(q, k, k, weights=Proportional(), engine=KERNELS)
+    assert output.isnan().all()  # on a GPU the host waits here
+    with pytest.raises(ScoreError, match=r"an earlier call on this device got one, and its rows are NaN"):
+        attend(q, -k, k, weights=Proportional(), engine=KERNELS)
+    assert attend(q, -k, k, weights=Proportional(), engine=KERNELS).isfinite().all()
+
+
+CALLS = {
+    "soft-capped": {"score": SoftCap(ScaledDot(), 2.0)},
+    "sigmoid, causal": {"weights": Sigmoid(), "mask": Causal()},
+    "windowed": {"mask": Window(before=3, after=0), "weights": Softmax(temperature=0.5)},
+}
+
+
+@pytest.mark.parametrize("options", CALLS.values(), ids=CALLS)
+def test_a_call_of_a_kind_that_was_made_before_is_one_launch(options, monkeypatch):
+    given = {"score": ScaledDot(), "weights": Softmax(), "mask": None, **options}
+    x, y = torch.randn(2, 2, 3, 16, 8, device=DEVICE)
+    kind = small_calls.kind_of_call(x, x, x, **given)
+    problem = make_problem(x, x, x, **given)
+    small_calls.watch(problem)
+    KERNELS.run(problem)
+    small_calls.remember(kind, problem)
+    assert small_calls.kind_of_call(y, y, y, **given) == kind
+    got = small_calls.pool_again(kind, y, y, y)
+    torch.testing.assert_close(got, attend(y, y, y, engine="reference", **given), rtol=1e-5, atol=1e-5)
+
+
+def test_calls_that_differ_are_of_other_kinds():
+    x, score, rule = torch.randn(16, 8, device=DEVICE), SoftCap(ScaledDot(), 2.0), Softmax()
+
+    def kind(x=x, score=score, rule=rule, mask=None):
+        return small_calls.kind_of_call(x, x, x, score, rule, mask)
+
+    first = kind()
+    score.cap = 3.0
+    others = [
+        kind(), kind(x=x.half()), kind(x=x[:8]), kind(x=x.T.contiguous().T), kind(rule=Softmax(temperature=2.0)),
+        kind(mask=Causal()), kind(mask=Causal(align="end")), kind(mask=Window(2, 0)), kind(score=ScaledDot()),
+    ]  # fmt: skip
+    assert None not in others
+    assert len({first, *others}) == len(others) + 1
+
+
+def test_calls_that_are_not_numbers_alone_have_no_kind():
+    x = torch.randn(16, 8, device=DEVICE)
+
+    class Mine(SoftCap):
+        pass
+
+    scores = Gated(8, 8), Mine(ScaledDot(), 2.0), ScaledDot() + Bias(torch.zeros(16, 16)), Custom(lambda q, k: q @ k.mT)
+    assert all(small_calls.kind_of_call(x, x, x, score, Softmax(), None) is None for score in scores)
+    learned = Softmax(temperature=torch.nn.Parameter(torch.tensor(2.0)))
+    assert small_calls.kind_of_call(x, x, x, ScaledDot(), learned, None) is None
+    assert small_calls.kind_of_call(x, x, x, ScaledDot(), Softmax(), Causal(align=torch.tensor([1]))) is None
+    assert small_calls.kind_of_call(x.requires_grad_(), x, x, ScaledDot(), Softmax(), None) is None
+
+
+def test_whole_numbers_come_back_from_their_code():
+    for number in (-(2**40), -16, -1, 0, 1, 7, 16, 2**31):
+        code = program.coded(number)
+        assert code % 16
+        assert code != 1
+        assert (code - 3) // 4 == number
+
+
+def test_stand_ins_are_made_once():
+    device = torch.device(DEVICE)
+    assert general_pass.stand_ins(device) is general_pass.stand_ins(device)
