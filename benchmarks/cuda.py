@@ -178,8 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed = True
             found[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
             print(f"  failed: {found[name]['error']}", flush=True)
-    if not options.quick and options.only is None:
-        write("cuda", {"gpu": torch.cuda.get_device_name(), "rows": found})
+        if not options.quick and options.only is None:  # as they come: a run may be cut off
+            write("cuda", {"gpu": torch.cuda.get_device_name(), "rows": found})
     return int(failed)
 
 

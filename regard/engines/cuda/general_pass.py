@@ -37,6 +37,12 @@ def stand_ins(device: torch.device) -> Stand:
     return Stand(torch.ones((), device=device), wholes, wholes.view(torch.uint8), wholes.view(torch.int32))
 
 
+@cache
+def one_of(device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The temperature of scores that have none: in their dtype, as those have it that learn one."""
+    return torch.ones((), device=device, dtype=dtype)
+
+
 def pool_any(
     launch: Launch,
     outputs: tuple[Tensor, tuple[int, ...], Tensor, Tensor],
@@ -249,7 +255,7 @@ def _terms(launch: Launch) -> tuple[tuple[Any, ...], ...]:
         for term in [t[:4] if code == codes.GATE else t for code, t in zip(program.steps, program.terms, strict=True)]
     ]
     if len(_steps(launch)) > len(terms):
-        terms.append((stand_ins(launch.device).number, _coded((0, 0, 0))))
+        terms.append((one_of(launch.device, program.left.dtype), _coded((0, 0, 0))))
     return tuple(terms)
 
 
