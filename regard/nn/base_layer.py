@@ -23,6 +23,34 @@ from regard.view.weights_view import WeightsView
 from regard.weights import Softmax, Weights
 
 
+def pool_and_weigh(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    score: Score,
+    weights: Weights,
+    mask: Mask | None,
+    dropout: float,
+) -> tuple[Tensor, Tensor]:
+    """What `attend` gives, and the n × m weights as a tensor, those that dropout left; arguments as `attend`."""
+    if not dropout and not is_tracing():
+        view = weigh(queries, keys, values, score=score, weights=weights, mask=mask)
+        return view.output, view.dense().to(values.dtype)  # as PyTorch's layer has them
+    # A view has weights before dropout, and chooses its engine by what tensors hold, which nobody sees while torch
+    # traces: weights come by their definition, and what is pooled by an engine, which drops the same.
+    problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=None)
+    with without_autocast(queries.device.type):
+        dense = define_weights(problem)
+        if dropout:
+            dense = dense * dropout_factors(problem, None, dense.dtype)
+    if is_tracing():
+        pooled = attend_traced(queries, keys, values, score, weights, mask, dropout, None, problem.seed)
+    else:
+        pooled = choose(problem, None).run(problem)
+    return pooled, dense.to(problem.dtype)
+
+
 class AttentionLayer(nn.Module):
     """The base of attention layers: attention itself, once queries, keys and values are there.
 
@@ -67,7 +95,7 @@ class AttentionLayer(nn.Module):
             bias: `(..., n_queries or 1, n_keys or 1)`, added to the scores.
         """
         options = self._options(queries, mask, bias)
-        note(self, queries, keys, options)
+        note(self, self, queries, keys, options)
         return attend(queries, keys, values, **options, dropout=self._dropped())
 
     def view(
@@ -75,31 +103,16 @@ class AttentionLayer(nn.Module):
     ) -> WeightsView:
         """The weights that `pool` uses, before dropout, read without storing them; arguments as `pool`."""
         options = self._options(queries, mask, bias)
-        note(self, queries, keys, options)
+        note(self, self, queries, keys, options)
         return weigh(queries, keys, values, **options, dropout=self._dropped())
 
     def pool_and_weigh(
         self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | None = None, bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """What `pool` gives, and the n × m weights as a tensor, those that dropout left; arguments as `pool`."""
-        dropout = self._dropped()
-        if not dropout and not is_tracing():
-            view = self.view(queries, keys, values, mask=mask, bias=bias)
-            return view.output, view.dense().to(values.dtype)  # as PyTorch's layer has them
-        # A view has weights before dropout, and chooses its engine by what tensors hold, which nobody sees while torch
-        # traces: weights come by their definition, and what is pooled by an engine, which drops the same.
         options = self._options(queries, mask, bias)
-        note(self, queries, keys, options)
-        problem = make_problem(queries, keys, values, **options, dropout=dropout, seed=None)
-        with without_autocast(queries.device.type):
-            weights = define_weights(problem)
-            if dropout:
-                weights = weights * dropout_factors(problem, None, weights.dtype)
-        if is_tracing():
-            pooled = attend_traced(queries, keys, values, **options, dropout=dropout, engine=None, seed=problem.seed)
-        else:
-            pooled = choose(problem, None).run(problem)
-        return pooled, weights.to(problem.dtype)
+        note(self, self, queries, keys, options)
+        return pool_and_weigh(queries, keys, values, **options, dropout=self._dropped())
 
     def own_mask(self) -> Mask | None:
         """The layer's mask, over all keys that its calls have."""

@@ -8,21 +8,20 @@ from contextvars import ContextVar
 from dataclasses import replace
 from threading import Lock, RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import BudgetExceeded, MissingKey, OptionError
 from regard.modes import is_tracing
+from regard.nn.hosts import Attending
+from regard.nn.layer_names import Layers, choose_layers, one_of
 from regard.nn.recorded_slices import of_heads, part_of_mask, places_of
 from regard.planner import choose
 from regard.problem import AttentionProblem, make_problem
 from regard.view.versions import Versions
 from regard.view.weights_view import WeightsView
-
-if TYPE_CHECKING:
-    from regard.nn.base_layer import AttentionLayer
 
 BUDGET = 1 << 30  # bytes that a recording keeps at most, if nothing else is said
 
@@ -34,7 +33,7 @@ _here: ContextVar[tuple[Recording, ...]] = ContextVar("recordings", default=())
 
 def record(
     model: nn.Module,
-    layers: Sequence[str | int] | str | int | None = None,
+    layers: Layers = None,
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | slice | None = None,
     budget: int | None = BUDGET,
@@ -54,8 +53,10 @@ def record(
     Recordings may be nested: each keeps its own layers.
 
     Args:
-        model: Any module with layers of `regard.nn` in it.
-        layers: Names or numbers of the layers to record, as `Recording.layers` lists them; all if left out.
+        model: Any module with layers of `regard.nn` in it, or a model of transformers that runs on regard
+            (`regard.integrations.transformers`).
+        layers: Names or numbers of the layers to record, as `Recording.layers` lists them, or names of what holds them,
+            as "encoder.layer.3"; all if left out.
         heads: Which heads to keep; all if left out.
         rows: Which queries to keep; all if left out.
         budget: How many bytes may be kept; None for no limit.
@@ -84,12 +85,12 @@ class Recording:
     def __init__(
         self,
         model: nn.Module,
-        layers: Sequence[str | int] | str | int | None,
+        layers: Layers,
         heads: Sequence[int] | None,
         rows: Sequence[int] | slice | None,
         budget: int | None,
     ) -> None:
-        self._modules = _choose_layers(model, layers)
+        self._modules = choose_layers(model, layers)
         self._heads = None if heads is None else list(_several("heads", heads))
         self._rows = rows if rows is None or isinstance(rows, slice) else list(_several("rows", rows))
         self.budget = budget
@@ -106,11 +107,11 @@ class Recording:
 
     def views(self, layer: str | int | None = None) -> list[WeightsView]:
         """The views of a layer, one for each call of it, in order; of every layer if none is named."""
-        return [view for _, view in self._calls] if layer is None else list(self._views[self._name(layer)])
+        return [view for _, view in self._calls] if layer is None else list(self._views[one_of(layer, self._views)])
 
     def __getitem__(self, layer: str | int) -> WeightsView:
         """The view of a layer that was called once, by its name or number; `views(layer)` has those of every call."""
-        name = self._name(layer)
+        name = one_of(layer, self._views)
         views = self._views[name]
         if not views:
             raise MissingKey(f"{name} must have been called to be read: got no call. Call the model in the `with`.")
@@ -120,13 +121,6 @@ class Recording:
                 f"{len(views)} times. Use recording.views({layer!r}), which has a view for each call."
             )
         return views[0]
-
-    def _name(self, layer: str | int) -> str:
-        names = self.layers
-        known = -len(names) <= layer < len(names) if isinstance(layer, int) else layer in self._views
-        if not known:
-            raise MissingKey(f"No layer {layer!r} was recorded. There are {_listed(names)}.")
-        return names[layer] if isinstance(layer, int) else layer
 
     def __iter__(self) -> Iterator[tuple[str, WeightsView]]:
         """(name of the layer, view) of every call, in order."""
@@ -149,7 +143,14 @@ class Recording:
         return sum(self._estimate_layer(layer, n_queries, n_keys, batch) for layer in self._modules.values())
 
     @torch.no_grad()
-    def _estimate_layer(self, layer: AttentionLayer, n_queries: int, n_keys: int, batch: int) -> int:
+    def _estimate_layer(self, layer: nn.Module, n_queries: int, n_keys: int, batch: int) -> int:
+        from regard.nn.base_layer import AttentionLayer
+
+        if not isinstance(layer, AttentionLayer):
+            raise OptionError(
+                f"{type(layer).__name__} is a layer of another library, whose queries and keys have no known sizes "
+                f"before it is called: what a recording keeps cannot be told. Record with a budget= instead."
+            )
         # Two small batches tell what a sequence takes and what all share: the score itself says what it keeps.
         one, two = (
             _nbytes(
@@ -184,8 +185,8 @@ class Recording:
     def __repr__(self) -> str:
         return f"<Recording of {len(self.layers)} layers: {len(self)} calls, {self.bytes:,} bytes>"
 
-    def _take(self, layer: AttentionLayer, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
-        name = self._names.get(id(layer))
+    def _take(self, owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
+        name = self._names.get(id(owner))
         if name is None:
             return
         if _is_vmapped(queries) or _is_vmapped(keys):
@@ -291,18 +292,30 @@ def _blank(tensor: Tensor) -> Tensor:
     return tensor.new_zeros(()).expand(tensor.shape)
 
 
-def note(layer: AttentionLayer, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
-    """Tell the recordings that are open here the queries and keys that a layer is about to use."""
+def is_recorded(owner: nn.Module) -> bool:
+    """Whether any recording that is open, here or in another context, wants what a layer uses."""
+    return any(id(owner) in recording._names for recording in _open)
+
+
+def note(owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
+    """Tell the recordings that are open here the queries and keys that a layer is about to use.
+
+    Args:
+        owner: The module that models know by name.
+        layer: Who attends: the module itself, where it is one of ours.
+        queries, keys: After their projections.
+        options: `score`, `weights` and `mask` as for `regard.attend`.
+    """
     for recording in _open:
-        if id(layer) in recording._names:
-            _tell(layer, queries, keys, options)
+        if id(owner) in recording._names:
+            _tell(owner, layer, queries, keys, options)
             return
 
 
-def _tell(layer: AttentionLayer, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
+def _tell(owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
     for recording in dict.fromkeys(_here.get()):
         if recording in _open:  # a task may go on with its copy of the context after the recording was closed
-            recording._take(layer, queries, keys, options)
+            recording._take(owner, layer, queries, keys, options)
 
 
 def _without(recordings: tuple[Recording, ...], closed: Recording) -> tuple[Recording, ...]:
@@ -315,34 +328,3 @@ def _several(name: str, places: Sequence[int]) -> Sequence[int]:
     if isinstance(places, int):
         raise OptionError(f"`{name}` must be a list of numbers: got {places}. Use {name}=[{places}].")
     return places
-
-
-def _choose_layers(model: nn.Module, layers: Sequence[str | int] | str | int | None) -> dict[str, AttentionLayer]:
-    from regard.nn.base_layer import AttentionLayer
-
-    found = {name: module for name, module in model.named_modules() if isinstance(module, AttentionLayer)}
-    if not found:
-        raise OptionError(
-            f"{type(model).__name__} has no attention layer of regard.nn: nothing to record. "
-            f"Build it with regard.nn.MultiHeadAttention, a drop-in for PyTorch's."
-        )
-    if layers is None:
-        return found
-    wanted = [layers] if isinstance(layers, str | int) else list(layers)
-    names = list(found)
-    unknown = [
-        each
-        for each in wanted
-        if (each not in found if isinstance(each, str) else not -len(names) <= each < len(names))
-    ]
-    if unknown:
-        raise OptionError(
-            f"`layers` must name attention layers of the model: got {unknown}. There are {_listed(names)}."
-        )
-    chosen = [each if isinstance(each, str) else names[each] for each in wanted]
-    return {name: found[name] for name in chosen}
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:8])
-    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"

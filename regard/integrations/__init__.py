@@ -1,0 +1,1 @@
+"""Other libraries on regard. Each is imported by its own name, and needs that library."""

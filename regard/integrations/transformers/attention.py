@@ -1,0 +1,236 @@
+"""Attention as transformers calls it: the arguments of a model's layer, read as one call of regard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import attend
+from regard.errors import DtypeError, ShapeError
+from regard.integrations.transformers.model_mask import ModelMask
+from regard.integrations.transformers.refusals import refuse_unknown
+from regard.integrations.transformers.replacing import Replacement, replacement_of
+from regard.learned import keep
+from regard.masks import Allowed, Causal, Mask, Selected
+from regard.nn.base_layer import pool_and_weigh
+from regard.nn.recording import is_recorded, note
+from regard.scores import Bias, ScaledDot, Score, SoftCap
+from regard.weights import Softmax, Weights
+
+_SCALED_DOT, _SOFTMAX = ScaledDot(), Softmax()
+
+
+def attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Mask | Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    indices: Tensor | None = None,
+    output_attentions: bool | None = None,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """What a layer's heads pool, `(batch, n_queries, heads, value_dim)`, and the weights if the model gives them back.
+
+    `AttentionInterface.register("regard", attention_forward)` lets models call it.
+
+    Args:
+        module: The model's attention layer.
+        query: `(batch, heads, n_queries, dim)`.
+        key, value: `(batch, heads or fewer, n_keys, dim)`; each is shared by as many heads of queries, without a copy.
+        attention_mask: What `make_mask` gave; or a tensor of a user's or of the model's own, `(batch or 1, heads or 1,
+            n_queries or 1, n_keys)`: bool, True where a query may attend, or numbers that are added to scores.
+        scaling: What qᵀk is multiplied by; 1/√d if left out.
+        dropout: The share of weights that are dropped in training.
+        is_causal: True where the model leaves causality to whoever attends, and makes no mask.
+        softcap: Scores are kept within it by tanh.
+        s_aux: The logit of one more key for each head, of value zero: a sink.
+        position_bias: Numbers that are added to scores, `(batch or 1, heads or 1, n_queries or 1, n_keys)`.
+        indices: The keys that each query selects, `(batch, n_queries, k)`; as the mask, all must allow a pair.
+        output_attentions: Whether n × m weights are wanted.
+        others: What models hand to every attention. What is not known to be harmless is refused.
+    """
+    refuse_unknown(type(module).__name__, others)
+    mask, bias = _read_mask(attention_mask)
+    if attention_mask is None and is_causal and query.shape[-2] > 1:
+        mask = Causal(None if query.shape[-2] == key.shape[-2] else "start")
+    call = Call(query, key, value, scaling, softcap, mask, bias, position_bias, s_aux, indices, replacement_of(module))
+    dropped = float(dropout) if module.training else 0.0
+    wants_weights = output_attentions or _collects_attentions()
+    recorded = is_recorded(module)
+    if recorded or wants_weights:
+        queries, keys, values, options = call.arguments(by_head=True)
+        if recorded:
+            note(module, Recorded(options["score"]), queries, keys, options)
+        if wants_weights:
+            pooled, weights = pool_and_weigh(queries, keys, values, **options, dropout=dropped)
+            return pooled.transpose(1, 2).contiguous(), weights
+    queries, keys, values, options = call.arguments(by_head=False)
+    pooled = attend(queries, keys, values, **options, dropout=dropped)
+    pooled = pooled if pooled.ndim == 4 else pooled.flatten(1, 2)  # heads that share keys have an axis of their own
+    return pooled.transpose(1, 2).contiguous(), None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What stands for a model's layer in a recording."""
+
+    score: Score
+    mask: Mask | None = None
+
+    def by_head(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        return queries, keys
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a model's layer; fields as the arguments of `attention_forward`, its mask read."""
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    scaling: float | None
+    softcap: float | None
+    mask: Mask | Tensor | None
+    bias: Tensor | None
+    position_bias: Tensor | None
+    sink: Tensor | None
+    indices: Tensor | None
+    replacement: Replacement | None
+
+    def arguments(self, by_head: bool) -> tuple[Tensor, Tensor, Tensor, dict[str, Any]]:
+        """Queries, keys, values, and the other arguments of `regard.attend`.
+
+        Args:
+            by_head: Whether batch axes are `(batch, heads)`, with copies of the keys that heads share; otherwise these
+                are shared by an axis of one, `(batch, heads of keys, sharing)`, where nothing stands in the way.
+        """
+        heads, shared = self.queries.shape[1], self.keys.shape[1]
+        if heads % shared:
+            raise ShapeError(
+                f"Heads of queries must be a multiple of those of keys: got queries {tuple(self.queries.shape)} and "
+                f"keys {tuple(self.keys.shape)}. Check the model's num_attention_heads and num_key_value_heads."
+            )
+        # A rule or score of a user's may have a number for each head, which lines up with one axis alone.
+        sharing = heads // shared if not by_head and self.replacement is None else 1
+        if sharing > 1:
+            queries, keys, values = (
+                self.queries.unflatten(1, (shared, sharing)),
+                self.keys[:, :, None],
+                self.values[:, :, None],
+            )
+        else:
+            repeat = heads // shared
+            queries, keys, values = (
+                self.queries,
+                *(each if repeat == 1 else each.repeat_interleave(repeat, 1) for each in (self.keys, self.values)),
+            )
+        return (
+            queries,
+            keys,
+            values,
+            {
+                "score": self._score(sharing),
+                "weights": self._rule(sharing),
+                "mask": self._masks(sharing),
+            },
+        )
+
+    def _score(self, sharing: int) -> Score:
+        if self.replacement is not None and self.replacement.score is not None:
+            score = self.replacement.score
+        else:
+            score = _scaled_dot(self.scaling, self.queries.shape[-1])
+            score = score if self.softcap is None else SoftCap(score, self.softcap)
+        for bias in (self.position_bias, self.bias):
+            score = score if bias is None else score + Bias(_by_shared_head(bias, sharing))
+        return score
+
+    def _rule(self, sharing: int) -> Weights:
+        if self.replacement is not None and self.replacement.weights is not None:
+            return self.replacement.weights
+        if self.sink is None:
+            return _SOFTMAX
+        rule, sink = Softmax(), self.sink.flatten()
+        # Not by the constructor, which reads whether it is a number: on a GPU everybody would wait for that.
+        keep(rule, "sink", sink if sharing == 1 else sink.unflatten(0, (-1, sharing)))
+        return rule
+
+    def _masks(self, sharing: int) -> Mask | None:
+        mask = self.mask
+        parts = [Allowed(_by_shared_head(mask, sharing)) if isinstance(mask, Tensor) else mask]
+        if self.indices is not None:
+            listed = self.indices.long()[:, None]
+            parts.append(Selected(listed if sharing == 1 else listed[:, None]))
+        if self.replacement is not None:
+            parts.append(self.replacement.mask_on(self.queries.device))
+        masks = [each for each in parts if each is not None]
+        return None if not masks else masks[0] if len(masks) == 1 else _all_of(masks)
+
+
+def _all_of(masks: list[Mask]) -> Mask:
+    joined = masks[0]
+    for each in masks[1:]:
+        joined = joined & each
+    return joined
+
+
+def _read_mask(mask: Any) -> tuple[Mask | Tensor | None, Tensor | None]:
+    """A model's mask as a mask, or a bool tensor, and numbers that are added to scores."""
+    if mask is None:
+        return None, None
+    if isinstance(mask, ModelMask):
+        return mask.mask, None
+    if isinstance(mask, Mask):
+        return mask, None
+    if not isinstance(mask, Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise DtypeError(
+            f'The mask of a layer with attn_implementation="regard" must be one of regard\'s, or a tensor of bool, '
+            f"True where a query may attend, or of numbers that are added to scores: got {got}. "
+            f"Let the model make it, or pass mask.bool()."
+        )
+    mask = mask.reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
+    if mask.dtype == torch.bool:
+        return mask, None
+    # Models write the least number of a dtype for "may not attend": as −inf, it is a mask, and not a score.
+    return None, mask.masked_fill(mask <= torch.finfo(mask.dtype).min, -torch.inf)
+
+
+def _by_shared_head(tensor: Tensor, sharing: int) -> Tensor:
+    """A tensor `(batch or 1, heads or 1, ...)` with the heads that share keys on an axis of their own."""
+    if sharing == 1:
+        return tensor
+    return tensor[:, None] if tensor.shape[1] == 1 else tensor.unflatten(1, (-1, sharing))
+
+
+@lru_cache(maxsize=256)
+def _scaled_dot(scaling: float | None, dim: int) -> Score:
+    return _SCALED_DOT if scaling is None or scaling == dim**-0.5 else ScaledDot(float(scaling))
+
+
+def _collects_attentions() -> bool:
+    """Whether the model's call gathers weights, which not every model tells its layers."""
+    collected = _collector.get() if _collector is not None else None
+    return collected is not None and any(name.endswith("attentions") for name in collected)
+
+
+def _find_collector() -> Any:
+    try:
+        from transformers.utils.output_capturing import _active_collector
+    except ImportError:  # another version: models tell their layers by `output_attentions`
+        return None
+    return _active_collector
+
+
+_collector = _find_collector()

@@ -1,0 +1,106 @@
+"""Another rule, score or scope for the attention of a model's layers, with parameters that train and are saved."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from regard.errors import OptionError
+from regard.integrations.transformers.hosted_layers import is_attention
+from regard.masks import Mask
+from regard.nn.layer_names import Layers, choose_layers, find_layers
+from regard.scores import ScaledDot, Score
+from regard.validation import check_options
+from regard.weights import Softmax, Weights
+
+NAME = "regard"  # of the submodule that a layer keeps its replacement under, and so of its entries in a checkpoint
+
+
+class Replacement(nn.Module):
+    """What a layer's attention uses in place of its own, or besides: None keeps what the model has."""
+
+    def __init__(self, score: Score | None, weights: Weights | None, mask: Mask | None) -> None:
+        super().__init__()
+        self.score, self.weights, self.mask = score, weights, mask
+
+    def mask_on(self, device: torch.device) -> Mask | None:
+        """The mask with its tensors on a device."""
+        return None if self.mask is None else self.mask.to(device)
+
+
+def replacement_of(module: nn.Module) -> Replacement | None:
+    """What was put in place of a layer's own rule, score or scope."""
+    found = module._modules.get(NAME)
+    return found if isinstance(found, Replacement) else None
+
+
+def replace(
+    model: nn.Module,
+    *,
+    weights: Weights | None = None,
+    score: Score | None = None,
+    mask: Mask | None = None,
+    layers: Layers = None,
+) -> None:
+    """Give the attention of a model's layers another rule, another score, or a narrower scope.
+
+    What is learned in them (an entmax's α, a gate, a sink) are parameters of the model from then on: `parameters()`
+    has them, and so has its checkpoint, under the name of the layer and `regard`. Each layer has its own copy. To load
+    such a checkpoint, build the model, `replace` the same, and load the state.
+
+    What a layer has besides stays: its masks, its biases by position, its dropout. Calling it again for a layer changes
+    what is given and keeps the rest.
+
+    Args:
+        model: A model of transformers that runs with `attn_implementation="regard"`.
+        weights: How scores become weights, in place of the model's softmax, and of its sinks where it has some.
+        score: a(q, k), in place of the model's scaled dot product, and of its soft cap where it has one.
+        mask: Which keys a query may attend to, besides what the model allows. A positional one needs `align="end"` for
+            calls with a cache.
+        layers: Names or numbers of layers, or names of what holds them, as "encoder.layer.3"; all if left out.
+
+    Example:
+        >>> import torch, transformers
+        >>> from regard import Entmax
+        >>> from regard.integrations.transformers import replace, restore
+        >>> config = transformers.BertConfig(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4)
+        >>> model = transformers.AutoModel.from_config(config, attn_implementation="regard")
+        >>> replace(model, weights=Entmax(torch.nn.Parameter(torch.tensor(1.5))), layers="encoder.layer.1")
+        >>> [name for name in model.state_dict() if "regard" in name]
+        ['encoder.layer.1.attention.self.regard.weights.alpha']
+        >>> restore(model)
+        >>> [name for name in model.state_dict() if "regard" in name]
+        []
+    """
+    if weights is None and score is None and mask is None:
+        raise OptionError("`weights`, `score` or `mask` must be given: got none. Pass what layers are to use instead.")
+    check_options(ScaledDot() if score is None else score, Softmax() if weights is None else weights, mask)
+    for name, layer in choose_layers(model, layers, "replace").items():
+        if not is_attention(layer):
+            raise OptionError(
+                f"`layers` must name layers of transformers: {name} is a {type(layer).__name__} of regard.nn. "
+                f"Set its score, weights or mask itself."
+            )
+        had = replacement_of(layer) or Replacement(None, None, None)
+        given = Replacement(
+            had.score if score is None else copy.deepcopy(score),
+            had.weights if weights is None else copy.deepcopy(weights),
+            had.mask if mask is None else mask,
+        )
+        where = next(layer.parameters(), torch.empty(0)).device
+        layer.register_module(NAME, given.to(where).train(layer.training))
+
+
+def restore(model: nn.Module, layers: Layers = None) -> None:
+    """Take back what `replace` gave: layers have their own rule, score and scope again.
+
+    Args:
+        model: A model of transformers.
+        layers: As for `replace`; all if left out.
+    """
+    chosen = find_layers(model) if layers is None else choose_layers(model, layers, "restore")
+    for layer in chosen.values():
+        if replacement_of(layer) is not None:
+            del layer._modules[NAME]

@@ -1,0 +1,100 @@
+"""A model's attention layers and their names: all of them, or those that somebody names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+
+from torch import nn
+
+from regard.errors import MissingKey, OptionError
+from regard.nn.hosts import HOSTS, host_of
+
+Layers = Sequence[str | int] | str | int | None
+
+
+def choose_layers(model: nn.Module, layers: Layers, purpose: str = "record") -> dict[str, nn.Module]:
+    """The attention layers of a model by their names: all, or those that are named.
+
+    A layer is named by its number, its name, or that of a part of the model that holds it: "encoder.layer.3" is every
+    attention layer inside.
+
+    Args:
+        model: Any module.
+        layers: Names or numbers; all if left out.
+        purpose: What they are for, for an error's text.
+    """
+    found = find_layers(model)
+    if not found:
+        raise OptionError(
+            f"{type(model).__name__} has no attention layer of regard.nn: nothing to {purpose}. "
+            f"Build it with regard.nn.MultiHeadAttention, a drop-in for PyTorch's{_how_to_host()}."
+        )
+    if layers is None:
+        chosen = list(found)
+    else:
+        wanted = [layers] if isinstance(layers, str | int) else list(layers)
+        inside = {each: within(each, list(found)) for each in wanted}
+        unknown = [each for each, names in inside.items() if not names]
+        if unknown:
+            raise OptionError(
+                f"`layers` must name attention layers of the model: got {unknown}. {offered(unknown, list(found))}"
+            )
+        chosen = list(dict.fromkeys(name for names in inside.values() for name in names))
+    for name in chosen:
+        host = host_of(found[name])
+        refusal = None if host is None else host.refusal(found[name])
+        if refusal is not None:
+            raise OptionError(f"{name}: {refusal}")
+    return {name: found[name] for name in chosen}
+
+
+def find_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """Every attention layer of a model, by its name: ours, and those of libraries whose attention regard computes."""
+    from regard.nn.base_layer import AttentionLayer
+
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, AttentionLayer) or host_of(module) is not None
+    }
+
+
+def within(layer: str | int, names: Sequence[str]) -> list[str]:
+    """The names that a number, a name, or the name of what holds layers stands for."""
+    if isinstance(layer, int):
+        return [names[layer]] if -len(names) <= layer < len(names) else []
+    return [layer] if layer in names else [name for name in names if name.startswith(f"{layer}.")]
+
+
+def one_of(layer: str | int, known: Mapping[str, object]) -> str:
+    """The one name among those that are known that a number or a name stands for."""
+    names = list(known)
+    found = within(layer, names)
+    if not found:
+        raise MissingKey(f"No layer {layer!r} was recorded. {offered([layer], names)}")
+    if len(found) > 1:
+        raise MissingKey(f"{layer!r} must stand for one layer: it holds {listed(found)}. Name one of them.")
+    return found[0]
+
+
+def offered(wanted: Sequence[str | int], names: Sequence[str]) -> str:
+    """A sentence that says what there is, with what is near to a wrong name in front."""
+    near = [each for name in wanted if isinstance(name, str) for each in get_close_matches(name, names, 3, 0.5)]
+    meant = f"Near to that: {listed(list(dict.fromkeys(near)))}. " if near else ""
+    return f"{meant}There are {listed(names)}."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for an error's text, the first of them if there are many."""
+    shown = ", ".join(repr(name) for name in names[:8])
+    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
+
+
+def _how_to_host() -> str:
+    known = bool(HOSTS)
+    return (
+        "; of transformers, models that follow its AttentionInterface can be"
+        if known
+        else "; for a model of transformers, import regard.integrations.transformers first"
+    )
