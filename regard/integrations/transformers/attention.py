@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,6 @@ from regard.errors import DtypeError, ShapeError
 from regard.integrations.transformers.model_mask import ModelMask
 from regard.integrations.transformers.refusals import refuse_unknown
 from regard.integrations.transformers.replacing import Replacement, replacement_of
-from regard.learned import keep
 from regard.masks import Allowed, Causal, Mask, Selected
 from regard.nn.base_layer import pool_and_weigh
 from regard.nn.recording import is_recorded, note
@@ -71,7 +70,7 @@ def attention_forward(
     if recorded or wants_weights:
         queries, keys, values, options = call.arguments(by_head=True)
         if recorded:
-            note(module, Recorded(options["score"]), queries, keys, options)
+            note(module, Recorded(call.own_score()), queries, keys, call.without_gradients(options))
         if wants_weights:
             pooled, weights = pool_and_weigh(queries, keys, values, **options, dropout=dropped)
             return pooled.transpose(1, 2).contiguous(), weights
@@ -146,12 +145,21 @@ class Call:
             },
         )
 
-    def _score(self, sharing: int) -> Score:
+    def without_gradients(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The other arguments, for whoever keeps them: a sink does not bring along what it was computed from."""
+        if self.sink is None:
+            return options
+        return options | {"weights": replace(self, sink=self.sink.detach())._rule(1)}
+
+    def own_score(self) -> Score:
+        """The layer's score, without what the call adds to it."""
         if self.replacement is not None and self.replacement.score is not None:
-            score = self.replacement.score
-        else:
-            score = _scaled_dot(self.scaling, self.queries.shape[-1])
-            score = score if self.softcap is None else SoftCap(score, self.softcap)
+            return self.replacement.score
+        score = _scaled_dot(self.scaling, self.queries.shape[-1])
+        return score if self.softcap is None else SoftCap(score, self.softcap)
+
+    def _score(self, sharing: int) -> Score:
+        score = self.own_score()
         for bias in (self.position_bias, self.bias):
             score = score if bias is None else score + Bias(_by_shared_head(bias, sharing))
         return score
@@ -163,7 +171,7 @@ class Call:
             return _SOFTMAX
         rule, sink = Softmax(), self.sink.flatten()
         # Not by the constructor, which reads whether it is a number: on a GPU everybody would wait for that.
-        keep(rule, "sink", sink if sharing == 1 else sink.unflatten(0, (-1, sharing)))
+        rule.sink = sink if sharing == 1 else sink.unflatten(0, (-1, sharing))
         return rule
 
     def _masks(self, sharing: int) -> Mask | None:
