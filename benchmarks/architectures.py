@@ -18,7 +18,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from benchmarks import results
 from benchmarks.tiny_models import NotBuilt, Tiny, build, in_short, numbers_of
+from regard.integrations.transformers.hosted_layers import is_attention
 
 BOUND = 1e-5
 SECONDS = 120  # for one architecture
@@ -78,13 +79,13 @@ def compare(model_type: str, tiny: Tiny) -> Verdict:
         except Exception as error:
             return Verdict(model_type, REFUSED, in_short(error), len(calls))
     if not calls:
-        return Verdict(model_type, OUTSIDE, "its layers do not look their attention up in AttentionInterface")
+        unreached = any(map(is_attention, tiny.model.modules()))
+        reason = "its attention was not reached by the input" if unreached else "no layer looks its attention up"
+        return Verdict(model_type, NOT_BUILT if unreached else OUTSIDE, reason)
     output, gradient = distance(regards, eager)
     verdict = Verdict(model_type, MATCHED, calls=len(calls), output=output, gradient=gradient)
-    try:
+    with suppress(Exception):  # not every architecture has sdpa
         verdict.output_of_sdpa, verdict.gradient_of_sdpa = distance(ask(tiny, "sdpa"), eager)
-    except Exception:  # not every architecture has sdpa
-        pass
     if output > max(BOUND, 2 * (verdict.output_of_sdpa or 0)):
         verdict.outcome, verdict.reason = DEVIATES, f"outputs differ by {output:.1e} of the largest"
     elif gradient > max(BOUND, 2 * (verdict.gradient_of_sdpa or 0)):
@@ -126,19 +127,19 @@ def counted() -> Iterator[list[nn.Module]]:
     from transformers import AttentionInterface
 
     import regard.integrations.transformers  # noqa: F401
-    from regard.integrations.transformers.attention import attention_forward
 
+    attend = AttentionInterface()["regard"]
     seen: list[nn.Module] = []
 
     def counting(module: nn.Module, *arguments: Any, **options: Any) -> Any:
         seen.append(module)
-        return attention_forward(module, *arguments, **options)
+        return attend(module, *arguments, **options)
 
     AttentionInterface.register("regard", counting)
     try:
         yield seen
     finally:
-        AttentionInterface.register("regard", attention_forward)
+        AttentionInterface.register("regard", attend)
 
 
 # All of them --------------------------------------------------------------------------------------------------------
@@ -185,7 +186,9 @@ def page(verdicts: Sequence[Verdict], version: str) -> str:
     """docs/architectures.md: the counts, and every architecture under how it came out."""
     counts = Counter(each.outcome for each in verdicts)
     matched = [each for each in verdicts if each.outcome == MATCHED]
-    furthest, steepest = (max((getattr(each, what) for each in matched), default=0.0) for what in ("output", "gradient"))
+    furthest, steepest = (
+        max((getattr(each, what) for each in matched), default=0.0) for what in ("output", "gradient")
+    )
     lines = [
         "# Architectures of transformers on regard",
         "",
@@ -220,7 +223,12 @@ def page(verdicts: Sequence[Verdict], version: str) -> str:
         else:
             lines.append("None.")
     outside = [each for each in verdicts if each.outcome == OUTSIDE]
-    lines += ["", f"## Outside the interface: {len(outside)}", "", ", ".join(f"`{each.model_type}`" for each in outside)]
+    lines += [
+        "",
+        f"## Outside the interface: {len(outside)}",
+        "",
+        ", ".join(f"`{each.model_type}`" for each in outside),
+    ]
     absent = [each for each in verdicts if each.outcome == NOT_BUILT]
     lines += ["", f"## Not built: {len(absent)}", "", "| architecture | what was raised first |", "|---|---|"]
     lines += [f"| `{each.model_type}` | {_in_a_cell(each.reason)} |" for each in absent]

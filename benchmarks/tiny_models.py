@@ -36,7 +36,10 @@ SIZES: list[tuple[str, int]] = [
     (r"(intermediate|ffn|inner|mlp|^d_ff$|feed_?forward).*(size|dim|channels)?$", 64),
     (r"^(image_size|input_size|img_size|crop_size)$", 32),
     (r"patch_size$|^patch_stride$", 8),
-    (r"(hidden|model|embed|embd|embedding|projection|encoder|decoder|cross|out|proj|state|channel).*(size|dim|dims|channels)$", 32),
+    (
+        r"(hidden|model|embed|embd|embedding|projection|encoder|decoder|cross|out|proj|state|channel).*(size|dim|dims|channels)$",
+        32,
+    ),
     (r"^(d_model|n_embd|dim|hidden_dim|embed_dim|d_embed|emb_dim|width|n_hidden|feature_size|query_dim)$", 32),
 ]
 SPARING = [
@@ -80,7 +83,7 @@ def build(model_type: str) -> Tiny:
             if outputs and all(bool(each.isfinite().all()) for each in outputs):
                 return Tiny(model, inputs)
             reasons.append("its outputs are not finite numbers" if outputs else "it gives no tensor of numbers")
-    raise NotBuilt(reasons[0] if reasons else "no input is known for it")
+    raise NotBuilt((reasons[0] if reasons else "no input is known for it").removeprefix("NotBuilt: "))
 
 
 def config_class(model_type: str) -> Any:
@@ -123,7 +126,7 @@ def _small_numbers(kind: Any, sparing: str) -> dict[str, Any]:
         if name in given and heads and getattr(default, name) == default_heads:
             given[name] = heads  # every head has keys of its own, as by default
     rope = getattr(default, "rope_parameters", None)
-    if isinstance(rope, dict) and "mrope_section" in rope:
+    if isinstance(rope, dict) and "mrope_section" in {*rope, *getattr(kind, "ignore_keys_at_rope_validation", ())}:
         given["rope_parameters"] = rope | {"mrope_section": [2, 1, 1]}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -176,7 +179,9 @@ def inputs_for(model: nn.Module) -> Iterator[dict[str, Tensor]]:
         "input_ids": lambda: iter([tokens]),
         "pixel_values": lambda: (numbers(*shape) for shape in _image_shapes(model.config)),
         "pixel_values_videos": lambda: (
-            numbers(BATCH, frames, *shape[1:]) for frames in _frames(model.config) for shape in _image_shapes(model.config)
+            numbers(BATCH, frames, *shape[1:])
+            for frames in _frames(model.config)
+            for shape in _image_shapes(model.config)
         ),
         "input_features": lambda: (numbers(*shape) for shape in _sound_shapes(model.config)),
         "input_values": lambda: (
@@ -244,4 +249,5 @@ def numbers_of(output: Any) -> list[Tensor]:
 def in_short(error: Exception) -> str:
     """The kind of an error and the first line of its text."""
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:160] if lines else ''}"
+    text = re.sub(r"(/[\w.-]+){2,}/", "…/", lines[0]) if lines else ""  # where files lie is nobody's concern
+    return f"{type(error).__name__}: {text[:200]}"

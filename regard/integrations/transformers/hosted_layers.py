@@ -10,6 +10,7 @@ from torch import nn
 from regard.nn.hosts import Host
 
 IMPLEMENTATION = "regard"  # as in attn_implementation="regard"
+_MODELS = "transformers.modeling_utils"
 _INTERFACE = "ALL_ATTENTION_FUNCTIONS"  # the table that layers of transformers look their attention up in
 
 
@@ -18,7 +19,9 @@ _known: WeakKeyDictionary[type, bool] = WeakKeyDictionary()  # what was found ou
 
 def _calls_interface(kind: type) -> bool:
     """Whether a method of a class looks attention up in transformers' table: its code names it."""
-    methods = (inspect.unwrap(each) for base in kind.__mro__ if base is not nn.Module for each in vars(base).values())
+    # Not in what all models inherit: those manage the table, and are no layers.
+    bases = (base for base in kind.__mro__ if base.__module__ not in ("torch.nn.modules.module", _MODELS))
+    methods = (inspect.unwrap(each) for base in bases for each in vars(base).values())
     return any(_INTERFACE in getattr(getattr(method, "__code__", None), "co_names", ()) for method in methods)
 
 

@@ -71,6 +71,8 @@ class MaskReader:
         return MaskReader(self.grid, *starts, self.use_vmap).read(mask_function)
 
     def _read_sliding(self, sliding_window: int) -> Mask | None:
+        if sliding_window < 1:  # as configurations say that no layer has a window: such a mask is made, and not used
+            return ~Window(before=None, after=-sliding_window, align=self._align)
         return self._shown(Window(before=sliding_window - 1, after=None, align=self._align))
 
     def _read_both_sides(self, sliding_window: int) -> Mask | None:

@@ -15,9 +15,11 @@ from regard.masks import Mask, Window
 from regard.masks.batch_axes import Axes
 from regard.modes import is_tracing
 
-# What transformers tells a mask function besides, for others: `local_size` is in the mask function itself, and neither
-# a dtype nor a configuration changes which pairs are allowed.
-_FOR_OTHERS = frozenset({"allow_torch_fix", "config", "dtype", "local_size"})
+# What transformers tells a mask function besides, for others: `local_size` is in the mask function itself.
+_FOR_OTHERS = frozenset({"allow_torch_fix", "local_size"})
+
+# Models whose layers lengthen their mask, which they know by its being a tensor of numbers.
+_LENGTHEN = frozenset({"deepseek_v4"})
 
 
 def make_mask(
@@ -32,8 +34,10 @@ def make_mask(
     allow_is_bidirectional_skip: bool = False,
     use_vmap: bool = False,
     device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    config: Any = None,
     **others: Any,
-) -> ModelMask | None:
+) -> ModelMask | Tensor | None:
     """The mask of a model's call, as transformers asks for it: `AttentionMaskInterface.register("regard", make_mask)`.
 
     None where every pair is allowed and the model takes None for that. Arguments as for
@@ -52,7 +56,10 @@ def make_mask(
         mask = padding if mask is None else mask if padding is None else mask & padding
     if mask is None and (allow_is_causal_skip or allow_is_bidirectional_skip):
         return None
-    return ModelMask(mask, grid)
+    made = ModelMask(mask, grid)
+    if getattr(config, "model_type", None) in _LENGTHEN:
+        return torch.where(made.dense(), 0.0, torch.finfo(dtype).min).to(dtype)
+    return made
 
 
 def _number(start: Offset) -> Offset:

@@ -14,6 +14,7 @@ HARMLESS = frozenset(
         "sliding_window",
         # Queries and keys have them: they are turned, and joined with the cache, before attention.
         "cache_position",
+        "input_ids",
         "past_key_value",
         "past_key_values",
         "position_embeddings",

@@ -170,7 +170,9 @@ def test_what_changes_nothing_is_taken(name):
     torch.testing.assert_close(output, eager(*tensors())[0])
 
 
-@pytest.mark.parametrize("mask", [torch.ones(BATCH, 1, N, M, dtype=torch.long), "causal"], ids=["whole numbers", "text"])
+@pytest.mark.parametrize(
+    "mask", [torch.ones(BATCH, 1, N, M, dtype=torch.long), "causal"], ids=["whole numbers", "text"]
+)
 def test_a_mask_that_could_mean_two_things_is_refused(mask):
     with pytest.raises(DtypeError, match=r"must be one of regard's, or a tensor of bool.*got (torch.int64|str)\. Let"):
         attention_forward(torch.nn.Identity(), *tensors(), mask)

@@ -1,5 +1,7 @@
 """Masks of transformers are read as masks of regard: the same pairs, by objects that skip what is hidden."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from transformers import masking_utils as theirs
@@ -25,6 +27,7 @@ FUNCTIONS = {
     "bidirectional": theirs.bidirectional_mask_function,
     "window": theirs.sliding_window_causal_mask_function(3),
     "window on both sides": theirs.sliding_window_bidirectional_mask_function(2),
+    "no window": theirs.sliding_window_causal_mask_function(0),
     "chunked": theirs.chunked_causal_mask_function(4, LEFT),
     "packed": theirs.and_masks(theirs.causal_mask_function, theirs.packed_sequence_mask_function(DOCUMENTS)),
     "blocks": theirs.or_masks(theirs.causal_mask_function, theirs.blockwise_overlay(BLOCKS)),
@@ -81,9 +84,7 @@ def test_each_is_the_mask_that_regard_has_for_it(name, kinds):
 def test_queries_of_a_cache_stand_where_it_says(name, tensor):
     offset = torch.tensor(5) if tensor else 5  # caches of a fixed size have it in a tensor
     for n_queries, n_keys in ((1, N), (3, N), (3, N + 4)):
-        mask, wanted = both(
-            FUNCTIONS[name], n_queries=n_queries, n_keys=n_keys, q_offset=offset, attention_mask=PADDED
-        )
+        mask, wanted = both(FUNCTIONS[name], n_queries=n_queries, n_keys=n_keys, q_offset=offset, attention_mask=PADDED)
         assert torch.equal(mask.dense(), wanted)
 
 
@@ -149,6 +150,13 @@ def test_for_models_that_compute_with_their_mask_it_is_a_tensor():
     assert not hasattr(mask, "no such thing")
     assert "KeyMask" in repr(mask)
     assert isinstance(mask & Causal(), Mask)
+
+
+def test_models_that_lengthen_their_mask_are_given_numbers():
+    config = SimpleNamespace(model_type="deepseek_v4")
+    mask = make_mask(1, 3, 3, config=config, dtype=torch.bfloat16)
+    assert torch.equal(mask == 0, torch.ones(1, 1, 3, 3, dtype=torch.bool).tril())
+    assert mask.amin() == torch.finfo(torch.bfloat16).min
 
 
 def test_what_nobody_knows_is_refused():
