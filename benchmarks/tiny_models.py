@@ -148,12 +148,12 @@ def model_of(model_type: str, config: Any) -> nn.Module:
     torch.manual_seed(0)
     config._attn_implementation = "eager"
     model: nn.Module = kind(config).float().eval()
-    _stir(model)
+    stir(model)
     return model
 
 
 @torch.no_grad()
-def _stir(model: nn.Module) -> None:
+def stir(model: nn.Module) -> None:
     """Give weights the size at which scores are about 1: as they are made, weights of attention are all but equal."""
     generator = torch.Generator().manual_seed(1)
     for weight in model.parameters():

@@ -3,6 +3,7 @@
 from regard.nn.attention_layer import Attention
 from regard.nn.base_layer import AttentionLayer
 from regard.nn.cache import KeyValueCache, LayerCache
+from regard.nn.conversion import convert
 from regard.nn.decoder import Decoder, DecoderLayer
 from regard.nn.decoding_step import Writer, Written
 from regard.nn.encoder import Encoder, EncoderLayer
@@ -37,6 +38,7 @@ __all__ = [
     "Transformer",
     "Writer",
     "Written",
+    "convert",
     "generate",
     "record",
 ]

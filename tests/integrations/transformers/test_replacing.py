@@ -1,0 +1,134 @@
+"""Another rule, score or scope for layers of a model: used, trained, saved, and taken back."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn import Parameter
+
+from benchmarks.tiny_models import build
+from regard import Causal, Entmax, Gated, Gaussian, Sparsemax, Window, nn
+from regard.errors import OptionError
+from regard.integrations.transformers import replace, restore
+
+
+def tiny(name="bert"):
+    made = build(name)
+    made.model.set_attn_implementation("regard")
+    return made.model, made.inputs
+
+
+def seen_by(model, inputs):
+    with nn.record(model) as seen, torch.no_grad():
+        model(**inputs)
+    return [view.dense() for view in seen.views()]
+
+
+def test_a_rule_is_used_where_it_was_put_and_nowhere_else():
+    model, inputs = tiny()
+    before = seen_by(model, inputs)
+    replace(model, weights=Sparsemax(), layers="encoder.layer.1")
+    first, second = seen_by(model, inputs)
+    assert torch.equal(first, before[0])
+    assert (second == 0).any()
+    assert not (before[1] == 0).any()
+    torch.testing.assert_close(second.sum(-1), torch.ones(second.shape[:-1]))
+
+
+def test_a_score_keeps_the_masks_of_the_model():
+    model, inputs = tiny("llama")
+    replace(model, score=Gaussian(2.0), layers=0)
+    first, _ = seen_by(model, inputs)
+    n = first.shape[-1]
+    assert (first.masked_select(torch.ones(n, n, dtype=torch.bool).triu(1)) == 0).all()
+    plain, _ = seen_by(tiny("llama")[0], inputs)
+    assert not torch.allclose(first, plain, atol=1e-3)
+
+
+def test_a_scope_comes_on_top_of_what_the_model_allows():
+    model, inputs = tiny("llama")
+    replace(model, mask=Window(before=2, after=2))
+    for weights in seen_by(model, inputs):
+        n = weights.shape[-1]
+        allowed = torch.ones(n, n, dtype=torch.bool).tril().triu(-2)
+        assert ((weights > 0) == allowed).all()
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "gpt_oss", "t5"])
+def test_what_is_learned_trains_and_each_layer_has_its_own(name):
+    model, inputs = tiny(name)
+    heads = 4
+    replace(model, weights=Entmax(Parameter(torch.full((heads,), 1.5))))
+    learned = {name: each for name, each in model.named_parameters() if ".regard." in name}
+    assert len(learned) == len(nn.record(model).layers) >= 2
+    optimizer = torch.optim.SGD(learned.values(), 0.1)
+    loss = model(**inputs)[0].square().mean()
+    loss.backward()
+    assert all(each.grad.abs().sum() > 0 for each in learned.values())
+    optimizer.step()
+    values = list(learned.values())
+    assert not torch.equal(values[0], values[1])
+
+
+def test_gates_train_too():
+    model, inputs = tiny()
+    replace(model, score=Gated(8, 8), layers=1)
+    model(**inputs)[0].square().mean().backward()
+    learned = [each for name, each in model.named_parameters() if ".regard." in name]
+    assert learned
+    assert all(each.grad is not None for each in learned)
+
+
+def test_it_is_saved_and_loaded_with_the_model(tmp_path):
+    model, inputs = tiny()
+    replace(model, weights=Entmax(Parameter(torch.tensor(1.5))))
+    with torch.no_grad():
+        for name, each in model.named_parameters():
+            if ".regard." in name:
+                each.fill_(1.25)
+    model.save_pretrained(tmp_path)
+    again, _ = tiny()
+    replace(again, weights=Entmax(Parameter(torch.tensor(1.5))))
+    again.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    with torch.no_grad():
+        assert torch.equal(again(**inputs)[0], model(**inputs)[0])
+
+
+def test_restoring_gives_the_model_that_there_was():
+    model, inputs = tiny("gpt_oss")
+    names = list(model.state_dict())
+    with torch.no_grad():
+        before = model(**inputs)[0]
+        replace(model, weights=Sparsemax(), mask=Causal())
+        replace(model, score=Gaussian(1.0), layers=0)
+        assert not torch.allclose(model(**inputs)[0], before, atol=1e-3)
+        restore(model, layers=1)
+        assert not torch.allclose(model(**inputs)[0], before, atol=1e-3)
+        restore(model)
+        assert torch.equal(model(**inputs)[0], before)
+    assert list(model.state_dict()) == names
+    restore(model)  # there is nothing left to take back
+
+
+def test_a_second_call_keeps_what_it_does_not_name():
+    model, inputs = tiny()
+    replace(model, weights=Sparsemax())
+    replace(model, mask=Window(before=1, after=1))
+    weights = seen_by(model, inputs)[0]
+    assert (weights.sum(-1) > 0.99).all()
+    assert ((weights > 0).sum(-1) <= 3).all()
+    assert isinstance(model.encoder.layer[0].attention.self.regard.weights, Sparsemax)
+
+
+def test_what_does_not_fit_is_refused():
+    model, _ = tiny()
+    with pytest.raises(OptionError, match="must be given: got none"):
+        replace(model)
+    with pytest.raises(OptionError, match="`weights` must be a regard Weights: got Gaussian"):
+        replace(model, weights=Gaussian(1.0))
+    with pytest.raises(OptionError, match="Near to that: 'encoder.layer.1"):
+        replace(model, weights=Sparsemax(), layers="encoder.layers.1")
+    with pytest.raises(OptionError, match="is a MultiHeadAttention of regard.nn"):
+        replace(nn.MultiHeadAttention(8, 2), weights=Sparsemax())
+    model.set_attn_implementation("sdpa")
+    with pytest.raises(OptionError, match=r'set_attn_implementation\("regard"\) first'):
+        replace(model, weights=Sparsemax())
