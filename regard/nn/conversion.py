@@ -28,10 +28,10 @@ _PAIRS: list[tuple[type[nn.Module], type[nn.Module]]] = [
 def convert(model: Model, to: Literal["regard", "torch"] = "regard") -> Model:
     """The model with PyTorch's attention layers swapped for ours in place, or ours for PyTorch's.
 
-    `MultiheadAttention`, `TransformerEncoderLayer` and `TransformerDecoderLayer` become the layers of regard.nn wherever
-    they are: their weights can be recorded, and each may be given another score, rule or mask. Parameters are the same
-    objects, so that optimizers and checkpoints go on; parts, hooks and modes are kept. Subclasses, and layers some part
-    of which was exchanged, are left as they are, since they may compute something else; the attention in them is not.
+    Every `MultiheadAttention`, `TransformerEncoderLayer` and `TransformerDecoderLayer` becomes the layer of regard.nn:
+    its weights can be recorded, and it may be given another score, rule or mask. Parameters are the same objects, so
+    that optimizers and checkpoints go on; parts, hooks and modes are kept. Subclasses, and layers some part of which was
+    exchanged, are left as they are, since they may compute something else; the attention in them is not.
 
     Args:
         model: Any module. It is returned, changed; or what stands in its place, if it is itself such a layer.

@@ -24,8 +24,8 @@ _LENGTHEN = frozenset({"deepseek_v4"})
 
 def make_mask(
     batch_size: int,
-    q_length: int,
-    kv_length: int,
+    q_length: int | None = None,
+    kv_length: int = 0,
     q_offset: Offset = 0,
     kv_offset: Offset = 0,
     mask_function: MaskFunction | None = None,
@@ -36,6 +36,7 @@ def make_mask(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     config: Any = None,
+    cache_position: Tensor | None = None,
     **others: Any,
 ) -> ModelMask | Tensor | None:
     """The mask of a model's call, as transformers asks for it: `AttentionMaskInterface.register("regard", make_mask)`.
@@ -48,6 +49,9 @@ def make_mask(
     refuse_unknown("a mask", {name: each for name, each in others.items() if name not in _FOR_OTHERS})
     if isinstance(attention_mask, ModelMask):
         return attention_mask  # it was made before, as `generate` does for caches of a fixed size
+    if cache_position is not None:  # as the first of transformers 5 say where queries stand
+        q_length, q_offset, device = len(cache_position), cache_position[0], cache_position.device
+    assert q_length is not None
     grid = Grid((batch_size,), q_length, kv_length, torch.device(device))
     reader = MaskReader(grid, _number(q_offset), _number(kv_offset), use_vmap)
     mask = reader.read(causal_mask_function if mask_function is None else mask_function)

@@ -7,7 +7,7 @@ import importlib.metadata
 from regard.errors import MissingDependency
 
 OLDEST = (5, 0)  # where masks came to be made by a function that may return any object, for every model
-TESTED = ("5.22",)
+TESTED = ("5.0", "5.10", "5.22", "5.23")
 
 
 def check_transformers() -> None:

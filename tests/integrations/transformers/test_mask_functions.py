@@ -88,6 +88,12 @@ def test_queries_of_a_cache_stand_where_it_says(name, tensor):
         assert torch.equal(mask.dense(), wanted)
 
 
+def test_positions_as_the_first_versions_say_them():
+    mask = make_mask(batch_size=BATCH, cache_position=torch.arange(5, 8), kv_length=N, attention_mask=PADDED)
+    _, wanted = both(theirs.causal_mask_function, n_queries=3, q_offset=5, attention_mask=PADDED)
+    assert torch.equal(mask.dense(), wanted)
+
+
 def test_keys_of_a_sliding_cache_begin_later():
     mask, wanted = both(FUNCTIONS["window"], n_queries=2, n_keys=5, q_offset=7, kv_offset=4, attention_mask=PADDED)
     assert torch.equal(mask.dense(), wanted)
