@@ -40,6 +40,10 @@ def shared(**options: Any) -> Any:
 
 Axes: TypeAlias = tuple[bool, bool]
 
+# By kind of bundle. Not in the class itself: torch.compile does not read a class's dictionary in a function that has
+# changed another.
+_DECLARED: dict[type, tuple[tuple[str, Axes], ...]] = {}
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -47,14 +51,14 @@ class Parts:
 
     @classmethod
     def _declared(cls) -> tuple[tuple[str, Axes], ...]:
-        """The tensor fields of this kind with the axes that each follows; read once, and kept by the class."""
-        if "_tensor_fields" not in cls.__dict__:
+        """The tensor fields of this kind with the axes that each follows; read once, and kept."""
+        found = _DECLARED.get(cls)
+        if found is None:
             fields = cls.__dataclass_fields__.values()
             found = tuple([(each.name, each.metadata["axes"]) for each in fields if "axes" in each.metadata])
-            if is_tracing():
-                return found
-            cls._tensor_fields = found  # type: ignore[attr-defined]
-        return cls.__dict__["_tensor_fields"]  # type: ignore[no-any-return]
+            if not is_tracing():
+                _DECLARED[cls] = found
+        return found
 
     def fields(self) -> list[tuple[str, Tensor, Axes]]:
         """The tensors of the bundle itself: name, tensor, and whether it follows queries and keys."""
@@ -92,3 +96,15 @@ class Parts:
     def _with(self, changes: dict[str, Any]) -> Self:
         """This bundle with other values for some fields; itself where nothing changes."""
         return dataclasses.replace(self, **changes) if changes else self
+
+
+def declare_all() -> None:
+    """Read the tensor fields of every kind of bundle that there is, now.
+
+    torch.compile reads them too, unless somebody has before; but not in a function that has changed a dictionary, as
+    most models have by the time they attend.
+    """
+    kinds = [Parts]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        kind._declared()

@@ -15,6 +15,7 @@ from regard.integrations.transformers.model_mask import ModelMask
 from regard.integrations.transformers.refusals import refuse_unknown
 from regard.integrations.transformers.replacing import Replacement, replacement_of
 from regard.masks import Allowed, Causal, Mask, Selected
+from regard.modes import is_tracing
 from regard.nn.base_layer import pool_and_weigh
 from regard.nn.recording import is_recorded, note
 from regard.scores import Bias, ScaledDot, Score, SoftCap
@@ -222,9 +223,15 @@ def _by_shared_head(tensor: Tensor, sharing: int) -> Tensor:
     return tensor[:, None] if tensor.shape[1] == 1 else tensor.unflatten(1, (-1, sharing))
 
 
-@lru_cache(maxsize=256)
 def _scaled_dot(scaling: float | None, dim: int) -> Score:
-    return _SCALED_DOT if scaling is None or scaling == dim**-0.5 else ScaledDot(float(scaling))
+    if scaling is None or scaling == dim**-0.5:
+        return _SCALED_DOT
+    return ScaledDot(float(scaling)) if is_tracing() else _kept_scaled_dot(float(scaling))
+
+
+@lru_cache(maxsize=256)
+def _kept_scaled_dot(scaling: float) -> Score:
+    return ScaledDot(scaling)
 
 
 def _collects_attentions() -> bool:

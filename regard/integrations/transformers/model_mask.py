@@ -44,7 +44,7 @@ def make_mask(
     None where every pair is allowed and the model takes None for that. Arguments as for
     `transformers.masking_utils.sdpa_mask`.
     """
-    from transformers.masking_utils import causal_mask_function
+    from transformers.masking_utils import causal_mask_function, sdpa_mask
 
     refuse_unknown("a mask", {name: each for name, each in others.items() if name not in _FOR_OTHERS})
     if isinstance(attention_mask, ModelMask):
@@ -53,6 +53,21 @@ def make_mask(
         q_length, q_offset, device = len(cache_position), cache_position[0], cache_position.device
     assert q_length is not None
     grid = Grid((batch_size,), q_length, kv_length, torch.device(device))
+    if is_tracing() and not (mask_function in (None, causal_mask_function) and attention_mask is None):
+        # What a function closes over cannot be read while torch traces it: the mask is the tensor that sdpa has.
+        return sdpa_mask(
+            batch_size=batch_size,
+            q_length=q_length,
+            kv_length=kv_length,
+            q_offset=q_offset,
+            kv_offset=kv_offset,
+            mask_function=mask_function or causal_mask_function,
+            attention_mask=attention_mask,
+            allow_is_causal_skip=False,
+            allow_is_bidirectional_skip=allow_is_bidirectional_skip,
+            use_vmap=use_vmap,
+            device=device,
+        )
     reader = MaskReader(grid, _number(q_offset), _number(kv_offset), use_vmap)
     mask = reader.read(causal_mask_function if mask_function is None else mask_function)
     if isinstance(attention_mask, Tensor):
