@@ -186,9 +186,9 @@ def page(verdicts: Sequence[Verdict], version: str) -> str:
     """docs/architectures.md: the counts, and every architecture under how it came out."""
     counts = Counter(each.outcome for each in verdicts)
     matched = [each for each in verdicts if each.outcome == MATCHED]
-    furthest, steepest = (
-        max((getattr(each, what) for each in matched), default=0.0) for what in ("output", "gradient")
-    )
+    beyond = [each for each in matched if max(each.output, each.gradient) > BOUND]
+    near = [each for each in matched if each not in beyond]
+    furthest, steepest = (max((getattr(each, what) for each in near), default=0.0) for what in ("output", "gradient"))
     lines = [
         "# Architectures of transformers on regard",
         "",
@@ -207,8 +207,10 @@ def page(verdicts: Sequence[Verdict], version: str) -> str:
         f"| not built | {counts[NOT_BUILT]} | no tiny model of it could be made from its configuration alone and asked "
         "something |",
         "",
-        f"Of those that matched, the furthest output is {furthest:.1e} of the largest entry from eager's, the furthest "
-        f"gradient {steepest:.1e}.",
+        f"{len(near)} are within 1e-5: their furthest output is {furthest:.1e} of the largest entry from eager's, "
+        f"their furthest gradient {steepest:.1e}. {len(beyond)} are further, and so is `sdpa`: "
+        + (", ".join(f"`{each.model_type}` ({max(each.output, each.gradient):.1e})" for each in beyond) or "none")
+        + ".",
         "",
         f"## Matched: {counts[MATCHED]}",
         "",

@@ -30,7 +30,7 @@ def convert(model: Model, to: Literal["regard", "torch"] = "regard") -> Model:
 
     Every `MultiheadAttention`, `TransformerEncoderLayer` and `TransformerDecoderLayer` becomes the layer of regard.nn:
     its weights can be recorded, and it may be given another score, rule or mask. Parameters are the same objects, so
-    that optimizers and checkpoints go on; parts, hooks and modes are kept. Subclasses, and layers some part of which was
+    that optimizers and checkpoints go on; parts, hooks and modes are kept. Subclasses, and layers of which some part was
     exchanged, are left as they are, since they may compute something else; the attention in them is not.
 
     Args:

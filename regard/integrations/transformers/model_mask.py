@@ -49,25 +49,25 @@ def make_mask(
     refuse_unknown("a mask", {name: each for name, each in others.items() if name not in _FOR_OTHERS})
     if isinstance(attention_mask, ModelMask):
         return attention_mask  # it was made before, as `generate` does for caches of a fixed size
+    if is_tracing() and not (mask_function in (None, causal_mask_function) and attention_mask is None):
+        # What a function closes over cannot be read while torch traces it: the mask is the tensor that sdpa has.
+        where = {"q_length": q_length, "q_offset": q_offset, "device": device}
+        given: dict[str, Any] = {
+            "batch_size": batch_size,
+            "kv_length": kv_length,
+            "kv_offset": kv_offset,
+            "mask_function": mask_function or causal_mask_function,
+            "attention_mask": attention_mask,
+            "allow_is_causal_skip": False,
+            "allow_is_bidirectional_skip": allow_is_bidirectional_skip,
+            "use_vmap": use_vmap,
+            **(where if cache_position is None else {"cache_position": cache_position}),
+        }
+        return sdpa_mask(**given)
     if cache_position is not None:  # as the first of transformers 5 say where queries stand
         q_length, q_offset, device = len(cache_position), cache_position[0], cache_position.device
     assert q_length is not None
     grid = Grid((batch_size,), q_length, kv_length, torch.device(device))
-    if is_tracing() and not (mask_function in (None, causal_mask_function) and attention_mask is None):
-        # What a function closes over cannot be read while torch traces it: the mask is the tensor that sdpa has.
-        return sdpa_mask(
-            batch_size=batch_size,
-            q_length=q_length,
-            kv_length=kv_length,
-            q_offset=q_offset,
-            kv_offset=kv_offset,
-            mask_function=mask_function or causal_mask_function,
-            attention_mask=attention_mask,
-            allow_is_causal_skip=False,
-            allow_is_bidirectional_skip=allow_is_bidirectional_skip,
-            use_vmap=use_vmap,
-            device=device,
-        )
     reader = MaskReader(grid, _number(q_offset), _number(kv_offset), use_vmap)
     mask = reader.read(causal_mask_function if mask_function is None else mask_function)
     if isinstance(attention_mask, Tensor):

@@ -3,9 +3,9 @@
 import pytest
 import torch
 import transformers
-from benchmarks.tiny_models import build, config_class, stir, tiny_config
 
 import regard.integrations.transformers  # noqa: F401
+from benchmarks.tiny_models import build, config_class, stir, tiny_config
 
 
 @pytest.mark.parametrize(("name", "padded"), [("llama", False), ("mistral", True)])
