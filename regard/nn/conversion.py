@@ -30,8 +30,8 @@ def convert(model: Model, to: Literal["regard", "torch"] = "regard") -> Model:
 
     Every `MultiheadAttention`, `TransformerEncoderLayer` and `TransformerDecoderLayer` becomes the layer of regard.nn:
     its weights can be recorded, and it may be given another score, rule or mask. Parameters are the same objects, so
-    that optimizers and checkpoints go on; parts, hooks and modes are kept. Subclasses, and layers of which some part was
-    exchanged, are left as they are, since they may compute something else; the attention in them is not.
+    that optimizers and checkpoints go on; parts, hooks and modes are kept. Subclasses, and layers with other parts than
+    they were made with, are left as they are, since they may compute something else; the attention in them is not.
 
     Args:
         model: Any module. It is returned, changed; or what stands in its place, if it is itself such a layer.

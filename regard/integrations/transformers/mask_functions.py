@@ -93,8 +93,9 @@ class MaskReader:
 
     def _read_padding(self, padding_mask: Tensor) -> Mask | None:
         _, keys = self._positions
-        tail = self.grid.n_keys if is_tracing() else max(int(keys[-1]) + 1 - padding_mask.shape[-1], 0)
-        return self._shown(KeyMask(pad(padding_mask.bool(), (0, tail))[:, keys]))
+        # A cache of a fixed size has more keys than the tensor tells of, none of which is there yet.
+        beyond = self.grid.n_keys if isinstance(self.key_start, Tensor) else self.key_start + self.grid.n_keys
+        return self._shown(KeyMask(pad(padding_mask.bool(), (0, max(beyond - padding_mask.shape[-1], 0)))[:, keys]))
 
     # What they share ---------------------------------------------------------------------------------------------
 

@@ -89,8 +89,10 @@ def replace(
             had.weights if weights is None else copy.deepcopy(weights),
             had.mask if mask is None else mask,
         )
-        where = next(layer.parameters(), torch.empty(0)).device
-        layer.register_module(NAME, given.to(where).train(layer.training))
+        like = next(layer.parameters(), torch.empty(0))
+        if given.score is not None:
+            given.score.to(like.dtype)  # it computes with queries and keys; a rule computes in float32
+        layer.register_module(NAME, given.to(like.device).train(layer.training))
 
 
 def restore(model: nn.Module, layers: Layers = None) -> None:

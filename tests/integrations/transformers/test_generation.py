@@ -128,6 +128,16 @@ def test_weights_of_a_call_are_those_of_eager_under_padding():
         torch.testing.assert_close(ours[real], eager[real], atol=1e-5, rtol=1e-4)
 
 
+def test_weights_of_every_written_token():
+    model, found = causal_model("llama"), []
+    for implementation in ("regard", "eager"):
+        written = write(model, implementation, PROMPT, max_new_tokens=4, output_attentions=True)
+        found.append([each for step in written.attentions for each in step])
+    assert len(found[0]) == len(found[1]) == 4 * model.config.num_hidden_layers
+    for ours, eager in zip(*found, strict=True):
+        torch.testing.assert_close(ours, eager, atol=1e-5, rtol=1e-4)
+
+
 def test_weights_in_the_configuration_are_refused_by_transformers():
     model = causal_model("llama")
     model.set_attn_implementation("regard")

@@ -78,6 +78,17 @@ def test_gates_train_too():
     assert all(each.grad is not None for each in learned)
 
 
+def test_a_score_has_the_dtype_of_its_layer():
+    model, inputs = tiny()
+    model.to(torch.bfloat16)
+    replace(model, score=Gated(8, 8), weights=Entmax(Parameter(torch.tensor(1.5))), layers=1)
+    learned = model.encoder.layer[1].attention.self.regard
+    assert {each.dtype for each in learned.score.parameters()} == {torch.bfloat16}
+    assert learned.weights.alpha.dtype == torch.float32
+    model(**inputs)[0].float().square().mean().backward()
+    assert all(each.grad is not None for each in learned.parameters())
+
+
 def test_it_is_saved_and_loaded_with_the_model(tmp_path):
     model, inputs = tiny()
     replace(model, weights=Entmax(Parameter(torch.tensor(1.5))))
