@@ -14,7 +14,7 @@ from regard.errors import DtypeError, ShapeError
 from regard.integrations.transformers.model_mask import ModelMask
 from regard.integrations.transformers.refusals import refuse_unknown
 from regard.integrations.transformers.replacing import Replacement, replacement_of
-from regard.masks import Allowed, Causal, Mask, Selected
+from regard.masks import Allowed, Causal, KeyMask, Mask, Selected
 from regard.modes import is_tracing
 from regard.nn.base_layer import pool_and_weigh
 from regard.nn.recording import is_recorded, note
@@ -77,7 +77,8 @@ def attention_forward(
             return pooled.transpose(1, 2).contiguous(), weights
     queries, keys, values, options = call.arguments(by_head=False)
     pooled = attend(queries, keys, values, **options, dropout=dropped)
-    pooled = pooled if pooled.ndim == 4 else pooled.flatten(1, 2)  # heads that share keys have an axis of their own
+    # Heads that share keys have an axis of their own, or are rows: in memory they follow each other in either case.
+    pooled = pooled.reshape(*query.shape[:-1], value.shape[-1])
     return pooled.transpose(1, 2).contiguous(), None
 
 
@@ -113,7 +114,8 @@ class Call:
 
         Args:
             by_head: Whether batch axes are `(batch, heads)`, with copies of the keys that heads share; otherwise these
-                are shared by an axis of one, `(batch, heads of keys, sharing)`, where nothing stands in the way.
+                are shared where nothing stands in the way: heads that share keys are further rows of queries,
+                `(batch, heads of keys)`, or have an axis of their own, `(batch, heads of keys, sharing)`.
         """
         heads, shared = self.queries.shape[1], self.keys.shape[1]
         if heads % shared:
@@ -123,12 +125,15 @@ class Call:
             )
         # A rule or score of a user's may have a number for each head, which lines up with one axis alone.
         sharing = heads // shared if not by_head and self.replacement is None else 1
-        if sharing > 1:
+        if sharing > 1 and self._heads_are_alike:
             queries, keys, values = (
-                self.queries.unflatten(1, (shared, sharing)),
-                self.keys[:, :, None],
-                self.values[:, :, None],
+                self.queries.reshape(-1, shared, sharing * self.queries.shape[2], self.queries.shape[3]),
+                self.keys,
+                self.values,
             )
+        elif sharing > 1:
+            queries = self.queries.unflatten(1, (shared, sharing))
+            keys, values = self.keys[:, :, None], self.values[:, :, None]
         else:
             repeat = heads // shared
             queries, keys, values = (
@@ -145,6 +150,12 @@ class Call:
                 "mask": self._masks(sharing),
             },
         )
+
+    @property
+    def _heads_are_alike(self) -> bool:
+        """Whether neither masks nor numbers tell heads, or queries, apart: as when one token is decoded."""
+        given = (self.bias, self.position_bias, self.sink, self.indices)
+        return all(each is None for each in given) and (self.mask is None or type(self.mask) is KeyMask)
 
     def without_gradients(self, options: dict[str, Any]) -> dict[str, Any]:
         """The other arguments, for whoever keeps them: a sink does not bring along what it was computed from."""

@@ -60,6 +60,10 @@ SETTINGS = {
         {"attention_mask": Causal(align=2)},
         {"mask": torch.zeros(N, M).masked_fill(torch.ones(N, M).triu(3).bool(), -torch.inf)},
     ),
+    "padding": (
+        {"attention_mask": KeyMask(hidden(BATCH, M) == 0)},
+        {"mask": hidden(BATCH, M)[:, None, None]},
+    ),
     "causal by word": (
         {"is_causal": True},
         {"mask": torch.zeros(N, M).masked_fill(torch.ones(N, M).triu(1).bool(), -torch.inf)},
@@ -103,11 +107,20 @@ def test_sinks_and_biases_learn():
     torch.testing.assert_close(gradients, torch.autograd.grad(wanted.square().sum(), [sinks, bias]))
 
 
-def test_heads_share_keys_without_a_copy():
+@pytest.mark.parametrize(
+    ("mask", "shapes"),
+    [
+        (None, ((BATCH, 2, 3 * N, DIM), (BATCH, 2, M, DIM))),
+        (KeyMask(torch.ones(BATCH, M).bool()), ((BATCH, 2, 3 * N, DIM), (BATCH, 2, M, DIM))),
+        (Causal(align=2), ((BATCH, 2, 3, N, DIM), (BATCH, 2, 1, M, DIM))),
+    ],
+    ids=["none", "padding", "causal"],
+)
+def test_heads_share_keys_without_a_copy(mask, shapes):
     query, key, value = tensors(2)
-    call = Call(query, key, value, None, None, None, None, None, None, None, None)
+    call = Call(query, key, value, None, None, mask, None, None, None, None, None)
     queries, keys, values, _ = call.arguments(by_head=False)
-    assert (queries.shape, keys.shape) == ((BATCH, 2, 3, N, DIM), (BATCH, 2, 1, M, DIM))
+    assert (queries.shape, keys.shape) == shapes
     for ours, theirs in ((queries, query), (keys, key), (values, value)):
         assert ours.data_ptr() == theirs.data_ptr()
 
