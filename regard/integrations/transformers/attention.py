@@ -68,14 +68,13 @@ def attention_forward(
     dropped = float(dropout) if module.training else 0.0
     wants_weights = output_attentions or _collects_attentions()
     recorded = is_recorded(module)
-    if recorded or wants_weights:
-        queries, keys, values, options = call.arguments(by_head=True)
-        if recorded:
-            note(module, Recorded(call.own_score()), queries, keys, call.without_gradients(options))
-        if wants_weights:
-            pooled, weights = pool_and_weigh(queries, keys, values, **options, dropout=dropped)
-            return pooled.transpose(1, 2).contiguous(), weights
-    queries, keys, values, options = call.arguments(by_head=False)
+    if recorded:
+        note(module, Recorded(call.own_score()), query, call.for_each_head(key), call.without_gradients())
+    if wants_weights:
+        keys, values = call.for_each_head(key), call.for_each_head(value)
+        pooled, weights = pool_and_weigh(query, keys, values, **call.options(sharing=1), dropout=dropped)
+        return pooled.transpose(1, 2).contiguous(), weights
+    queries, keys, values, options = call.arguments()
     pooled = attend(queries, keys, values, **options, dropout=dropped)
     # Heads that share keys have an axis of their own, or are rows: in memory they follow each other in either case.
     pooled = pooled.reshape(*query.shape[:-1], value.shape[-1])
@@ -109,59 +108,54 @@ class Call:
     indices: Tensor | None
     replacement: Replacement | None
 
-    def arguments(self, by_head: bool) -> tuple[Tensor, Tensor, Tensor, dict[str, Any]]:
-        """Queries, keys, values, and the other arguments of `regard.attend`.
+    def arguments(self) -> tuple[Tensor, Tensor, Tensor, dict[str, Any]]:
+        """Queries, keys, values, and the other arguments of `regard.attend`: heads share keys without copies.
 
-        Args:
-            by_head: Whether batch axes are `(batch, heads)`, with copies of the keys that heads share; otherwise these
-                are shared where nothing stands in the way: heads that share keys are further rows of queries,
-                `(batch, heads of keys)`, or have an axis of their own, `(batch, heads of keys, sharing)`.
+        Where nothing tells them apart, heads that share keys are further rows of queries, `(batch, heads of keys)`;
+        otherwise they have an axis of their own, `(batch, heads of keys, sharing)`.
         """
+        queries, shared, sharing = self.queries, self.keys.shape[1], self._sharing
+        if sharing == 1:
+            return queries, self.keys, self.values, self.options(sharing)
+        if self.replacement is not None:
+            # A rule or score of a user's may have a number for each head, which lines up with one axis alone.
+            return queries, self.for_each_head(self.keys), self.for_each_head(self.values), self.options(sharing=1)
+        if self._heads_are_alike:
+            batch, _, n_queries, dim = queries.shape
+            queries = queries.reshape(batch, shared, sharing * n_queries, dim)
+            return queries, self.keys, self.values, self.options(sharing)
+        queries = queries.unflatten(1, (shared, sharing))
+        return queries, self.keys[:, :, None], self.values[:, :, None], self.options(sharing)
+
+    def for_each_head(self, tensor: Tensor) -> Tensor:
+        """Keys or values with a copy for each head of queries, `(batch, heads, n_keys, dim)`."""
+        return tensor if self._sharing == 1 else tensor.repeat_interleave(self._sharing, 1)
+
+    def options(self, sharing: int) -> dict[str, Any]:
+        """`score`, `weights` and `mask`, for heads on an axis of their own if several share keys."""
+        return {"score": self._score(sharing), "weights": self._rule(sharing), "mask": self._masks(sharing)}
+
+    def without_gradients(self) -> dict[str, Any]:
+        """The options by head, for whoever keeps them: a sink does not bring along what it was computed from."""
+        sink = None if self.sink is None else self.sink.detach()
+        return replace(self, sink=sink).options(sharing=1)
+
+    @property
+    def _sharing(self) -> int:
+        """How many heads of queries share the keys of one."""
         heads, shared = self.queries.shape[1], self.keys.shape[1]
         if heads % shared:
             raise ShapeError(
                 f"Heads of queries must be a multiple of those of keys: got queries {tuple(self.queries.shape)} and "
                 f"keys {tuple(self.keys.shape)}. Check the model's num_attention_heads and num_key_value_heads."
             )
-        # A rule or score of a user's may have a number for each head, which lines up with one axis alone.
-        sharing = heads // shared if not by_head and self.replacement is None else 1
-        if sharing > 1 and self._heads_are_alike:
-            queries, keys, values = (
-                self.queries.reshape(-1, shared, sharing * self.queries.shape[2], self.queries.shape[3]),
-                self.keys,
-                self.values,
-            )
-        elif sharing > 1:
-            queries = self.queries.unflatten(1, (shared, sharing))
-            keys, values = self.keys[:, :, None], self.values[:, :, None]
-        else:
-            repeat = heads // shared
-            queries, keys, values = (
-                self.queries,
-                *(each if repeat == 1 else each.repeat_interleave(repeat, 1) for each in (self.keys, self.values)),
-            )
-        return (
-            queries,
-            keys,
-            values,
-            {
-                "score": self._score(sharing),
-                "weights": self._rule(sharing),
-                "mask": self._masks(sharing),
-            },
-        )
+        return heads // shared
 
     @property
     def _heads_are_alike(self) -> bool:
         """Whether neither masks nor numbers tell heads, or queries, apart: as when one token is decoded."""
         given = (self.bias, self.position_bias, self.sink, self.indices)
         return all(each is None for each in given) and (self.mask is None or type(self.mask) is KeyMask)
-
-    def without_gradients(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The other arguments, for whoever keeps them: a sink does not bring along what it was computed from."""
-        if self.sink is None:
-            return options
-        return options | {"weights": replace(self, sink=self.sink.detach())._rule(1)}
 
     def own_score(self) -> Score:
         """The layer's score, without what the call adds to it."""

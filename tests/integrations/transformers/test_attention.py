@@ -119,7 +119,7 @@ def test_sinks_and_biases_learn():
 def test_heads_share_keys_without_a_copy(mask, shapes):
     query, key, value = tensors(2)
     call = Call(query, key, value, None, None, mask, None, None, None, None, None)
-    queries, keys, values, _ = call.arguments(by_head=False)
+    queries, keys, values, _ = call.arguments()
     assert (queries.shape, keys.shape) == shapes
     for ours, theirs in ((queries, query), (keys, key), (values, value)):
         assert ours.data_ptr() == theirs.data_ptr()
