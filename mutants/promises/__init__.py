@@ -5,10 +5,11 @@ from __future__ import annotations
 from mutants.promises.door import DOOR
 from mutants.promises.engines import ENGINES
 from mutants.promises.house import HOUSE
+from mutants.promises.integrations import INTEGRATIONS
 from mutants.promises.kernels import KERNELS
 from mutants.promises.masks import MASKS
 from mutants.promises.rules import RULES
 from mutants.promises.scores import SCORES
 from mutants.promises.views import VIEWS
 
-PROMISES = (*SCORES, *RULES, *MASKS, *ENGINES, *KERNELS, *DOOR, *VIEWS, *HOUSE)
+PROMISES = (*SCORES, *RULES, *MASKS, *ENGINES, *KERNELS, *DOOR, *VIEWS, *HOUSE, *INTEGRATIONS)

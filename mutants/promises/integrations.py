@@ -1,0 +1,66 @@
+"""What models of other libraries are promised."""
+
+from __future__ import annotations
+
+from mutants.hunt import Mutant
+
+_TESTS = "tests/integrations/transformers"
+
+INTEGRATIONS = (
+    Mutant(
+        "what a model hands over and nobody knows is refused",
+        "regard/integrations/transformers/refusals.py",
+        "if value is None or name in HARMLESS:",
+        "if True:",
+        (f"{_TESTS}/test_attention.py -k refused",),
+    ),
+    Mutant(
+        "the least number of a dtype is a mask",
+        "regard/integrations/transformers/attention.py",
+        "return None, mask.masked_fill(mask <= torch.finfo(mask.dtype).min, -torch.inf)",
+        "return None, mask",
+        (f"{_TESTS}/test_attention.py -k nowhere",),
+    ),
+    Mutant(
+        "a window has as many keys as transformers says",
+        "regard/integrations/transformers/mask_functions.py",
+        "Window(before=sliding_window - 1, after=None",
+        "Window(before=sliding_window, after=None",
+        (f"{_TESTS}/test_mask_functions.py -k known",),
+    ),
+    Mutant(
+        "tokens outside of every block see no other such token by it",
+        "regard/integrations/transformers/mask_functions.py",
+        "SameDocument(of_queries, of_keys.masked_fill(of_keys < 0, -2))",
+        "SameDocument(of_queries, of_keys)",
+        (f"{_TESTS}/test_mask_functions.py -k known",),
+    ),
+    Mutant(
+        "heads that share keys are rows only where nothing tells them apart",
+        "regard/integrations/transformers/attention.py",
+        "and (self.mask is None or type(self.mask) is KeyMask)",
+        "and True",
+        (f"{_TESTS}/test_attention.py -k eager",),
+    ),
+    Mutant(
+        "each layer learns a copy of its own",
+        "regard/integrations/transformers/replacing.py",
+        "had.weights if weights is None else copy.deepcopy(weights)",
+        "had.weights if weights is None else weights",
+        (f"{_TESTS}/test_replacing.py -k own",),
+    ),
+    Mutant(
+        "a layer's name is whole",
+        "regard/nn/layer_names.py",
+        'name.startswith(f"{layer}.")',
+        "name.startswith(layer)",
+        (f"{_TESTS}/test_recording.py -k whole",),
+    ),
+    Mutant(
+        "converted layers keep their parameters",
+        "regard/nn/conversion.py",
+        "new.get_submodule(path)._parameters[leaf] = parameter",
+        "new.get_submodule(path)._parameters[leaf] = nn.Parameter(parameter.detach().clone())",
+        ("tests/nn/test_conversion.py",),
+    ),
+)
