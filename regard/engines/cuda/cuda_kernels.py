@@ -80,7 +80,7 @@ class CudaKernels(Kernels):
         per_pair = (0.3 + 0.5 * work.depth) if work.half else (1.0 + 5.5 * work.depth)
         seconds = work.pairs * work.live * per_pair * PICO * (4.3 if work.training else 1.0)
         small = not work.training and work.pairs <= SMALL  # one launch, which is soon known by heart
-        calls = 60 if small else (970 if work.training else 210) + (110 if work.masked else 0)
+        calls = 100 if small else (970 if work.training else 210) + (110 if work.masked else 0)
         return calls * MICRO + max(seconds, work.bytes / READ_BY_GPU)
 
     def guard(self, problem: AttentionProblem) -> Guard:

@@ -83,6 +83,33 @@ def test_one_kernel_serves_every_rule_and_mask(monkeypatch):
     assert len(kinds) == 1
 
 
+def _kind(argument):
+    """What Triton compiles an argument apart for: dtypes, and whether a whole number is wide."""
+    if isinstance(argument, tuple):
+        return tuple(map(_kind, argument))
+    if isinstance(argument, torch.Tensor):
+        return argument.dtype
+    return argument.bit_length() > 31 if isinstance(argument, int) else type(argument)
+
+
+def test_two_hundred_kernels_serve_the_contract(monkeypatch):
+    kernels = set()
+    monkeypatch.setattr(
+        "regard.engines.cuda.launch.run",
+        lambda kernel, n, arguments, constants, *_, **__: kernels.add(
+            (kernel.fn.__name__, *constants.items(), *map(_kind, arguments))
+        ),
+    )
+    for (score, rule), mask, dtype in itertools.product(PAIRS, ("no mask", "Causal, end", "Allowed"), DTYPES):
+        problem = Case(score, rule, mask, dtype, DEVICE, SIZE).make(dtype)
+        compiled = CudaKernels().compile(problem)
+        pooled = compiled.pool()
+        needed = [each.requires_grad for each in (*problem.form.tensors(), problem.values, *problem.rule.learned())]
+        centre = None if problem.rule.centre == "none" else pooled.output
+        compiled.gradients(needed, pooled.statistics, centre, torch.ones_like(pooled.output))
+    assert 100 < len(kernels) <= 200
+
+
 def test_scores_have_kernels_or_are_listed_as_others():
     assert {score for score, _ in PAIRS} | OTHER_SCORES == set(SCORES)
 
