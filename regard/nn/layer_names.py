@@ -28,12 +28,12 @@ def choose_layers(model: nn.Module, layers: Layers, purpose: str = "record") -> 
     if not found:
         raise OptionError(
             f"{type(model).__name__} has no attention layer of regard.nn: nothing to {purpose}. "
-            f"Build it with regard.nn.MultiHeadAttention, a drop-in for PyTorch's{_how_to_host()}."
+            f"Call regard.nn.convert(model) for one with PyTorch's layers{_how_to_host()}."
         )
     if layers is None:
         chosen = list(found)
     else:
-        wanted = [layers] if isinstance(layers, str | int) else list(layers)
+        wanted = _several(layers)
         inside = {each: within(each, list(found)) for each in wanted}
         unknown = [each for each, names in inside.items() if not names]
         if unknown:
@@ -47,6 +47,15 @@ def choose_layers(model: nn.Module, layers: Layers, purpose: str = "record") -> 
         if refusal is not None:
             raise OptionError(f"{name}: {refusal}")
     return {name: found[name] for name in chosen}
+
+
+def _several(layers: Sequence[str | int] | str | int) -> list[str | int]:
+    wanted = (
+        [layers] if isinstance(layers, str | int) else list(layers) if isinstance(layers, list | tuple | range) else []
+    )
+    if not wanted or not all(isinstance(each, str | int) for each in wanted):
+        raise OptionError(f"`layers` must be names or numbers of layers: got {layers!r}. Leave it out for all of them.")
+    return wanted
 
 
 def find_layers(model: nn.Module) -> dict[str, nn.Module]:
@@ -67,10 +76,10 @@ def within(layer: str | int, names: Sequence[str]) -> list[str]:
     return [layer] if layer in names else [name for name in names if name.startswith(f"{layer}.")]
 
 
-def one_of(layer: str | int, known: Mapping[str, object]) -> str:
-    """The one name among those that are known that a number or a name stands for."""
+def one_of(layer: str | int, known: Mapping[str, object], every: Sequence[str]) -> str:
+    """The one name among those that are known that a name, or a number among all layers of a model, stands for."""
     names = list(known)
-    found = within(layer, names)
+    found = [each for each in within(layer, every if isinstance(layer, int) else names) if each in known]
     if not found:
         raise MissingKey(f"No layer {layer!r} was recorded. {offered([layer], names)}")
     if len(found) > 1:
@@ -94,7 +103,7 @@ def listed(names: Sequence[str]) -> str:
 def _how_to_host() -> str:
     known = bool(HOSTS)
     return (
-        "; of transformers, models that follow its AttentionInterface can be"
+        "; of transformers, only models that follow its AttentionInterface run on regard (docs/architectures.md)"
         if known
         else "; for a model of transformers, import regard.integrations.transformers first"
     )

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.errors import BudgetExceeded, MissingKey, OptionError
 from regard.modes import is_tracing
 from regard.nn.hosts import Attending
-from regard.nn.layer_names import Layers, choose_layers, one_of
+from regard.nn.layer_names import Layers, choose_layers, find_layers, one_of
 from regard.nn.recorded_slices import of_heads, part_of_mask, places_of
 from regard.planner import choose
 from regard.problem import AttentionProblem, make_problem
@@ -79,7 +79,8 @@ class Recording:
     """What `record` kept: a view for each call of each layer.
 
     Iterating gives (name, view) in the order of the calls; `recording[name]` is the view of a layer that was called
-    once, and `recording.views(name)` the list of them all.
+    once, and `recording.views(name)` the list of them all. In place of a name, a number is that of the layer among all
+    attention layers of the model.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Recording:
         budget: int | None,
     ) -> None:
         self._modules = choose_layers(model, layers)
+        self._every = list(find_layers(model))
         self._heads = None if heads is None else list(_several("heads", heads))
         self._rows = rows if rows is None or isinstance(rows, slice) else list(_several("rows", rows))
         self.budget = budget
@@ -105,13 +107,22 @@ class Recording:
         """The names of the layers that are recorded."""
         return list(self._modules)
 
+    @property
+    def numbers(self) -> list[int]:
+        """Where each of `layers` stands among all attention layers of the model, from 0."""
+        return [self._every.index(name) for name in self._modules]
+
     def views(self, layer: str | int | None = None) -> list[WeightsView]:
         """The views of a layer, one for each call of it, in order; of every layer if none is named."""
-        return [view for _, view in self._calls] if layer is None else list(self._views[one_of(layer, self._views)])
+        return (
+            [view for _, view in self._calls]
+            if layer is None
+            else list(self._views[one_of(layer, self._views, self._every)])
+        )
 
     def __getitem__(self, layer: str | int) -> WeightsView:
         """The view of a layer that was called once, by its name or number; `views(layer)` has those of every call."""
-        name = one_of(layer, self._views)
+        name = one_of(layer, self._views, self._every)
         views = self._views[name]
         if not views:
             raise MissingKey(f"{name} must have been called to be read: got no call. Call the model in the `with`.")
@@ -266,7 +277,14 @@ class _Recorded(WeightsView):
         return super()._define(rows)
 
     def __repr__(self) -> str:
-        return f"{super().__repr__()}\n  Recorded, so without a gradient: layer.weigh(...) has one."
+        return f"{super().__repr__()}\n  Recorded, so without a gradient: the layer's own weigh(...) has one."
+
+    @property
+    def output(self) -> Tensor:
+        raise OptionError(
+            "The output of a recorded layer cannot be read: a recording keeps queries and keys, and no values. "
+            "Take it from the model's call."
+        )
 
 
 def _problem(queries: Tensor, keys: Tensor, **options: Any) -> AttentionProblem:

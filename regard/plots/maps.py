@@ -117,6 +117,7 @@ def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> F
         >>> figure = plots.heads(torch.rand(2, 4, 9, 9).softmax(-1))
     """
     pictures, notes = _head_pictures(weights, most)
+    numbers = getattr(weights, "numbers", range(len(pictures)))  # a recording may be of some layers
     n_layers, n_heads = len(pictures), max(map(len, pictures))
     figure = new_figure(0.85 * n_heads + 1.8, 0.85 * n_layers + 1.3)
     grid = figure.subplots(n_layers, n_heads, squeeze=False)
@@ -133,7 +134,7 @@ def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> F
             if layer == 0:
                 axes.set_title(f"head {head}" if head == 0 else f"{head}", fontsize=8)
             if head == 0:
-                axes.set_ylabel(f"layer {layer}" if layer == 0 else f"{layer}", fontsize=8)
+                axes.set_ylabel(f"layer {numbers[layer]}" if layer == 0 else f"{numbers[layer]}", fontsize=8)
     add_legend(figure, colours, grid, *every)
     strange = max(unless_finite(each, "a grey cell") for each in every)
     write_around(figure, title, "; ".join(("in each map " + AXES, *notes)) + strange, note)

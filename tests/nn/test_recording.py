@@ -88,7 +88,9 @@ def test_a_recorded_view_says_that_it_has_no_gradient_and_what_has_one():
         layer(x, x, x, need_weights=False)
     (view,) = recording.views()
     assert not view.dense().requires_grad
-    assert "without a gradient: layer.weigh(...) has one" in repr(view)
+    assert "without a gradient: the layer's own weigh(...) has one" in repr(view)
+    with pytest.raises(OptionError, match="keeps queries and keys, and no values"):
+        view.output  # noqa: B018
     live = layer.weigh(x, x, x)
     assert "gradient" not in repr(live)
     for reading in (live.rows([0]), live.entropy(), live.received(), live.dense()):  # as the docstring of `record` says
@@ -192,7 +194,7 @@ def test_layers_are_named_and_calls_are_in_order():
         for one, other in zip(some.views(name), everything.views(name), strict=True):
             assert torch.equal(one.dense(), other.dense())
     some.clear()
-    assert (len(some), some.bytes, some.views(0)) == (0, 0, [])
+    assert (len(some), some.bytes, some.views(1)) == (0, 0, [])
 
 
 # What it keeps --------------------------------------------------------------------------------------------------------

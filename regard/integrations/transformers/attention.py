@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from regard.attention import attend
 from regard.errors import DtypeError, ShapeError
+from regard.grid import Align
 from regard.integrations.transformers.model_mask import ModelMask
 from regard.integrations.transformers.refusals import refuse_unknown
-from regard.integrations.transformers.replacing import Replacement, replacement_of
+from regard.integrations.transformers.replacing import UNKNOWN, Replacement, Unknown, replacement_of
 from regard.masks import Allowed, Causal, KeyMask, Mask, Selected
 from regard.modes import is_tracing
 from regard.nn.base_layer import pool_and_weigh
@@ -62,9 +63,13 @@ def attention_forward(
     """
     refuse_unknown(type(module).__name__, others)
     mask, bias = _read_mask(attention_mask)
+    align = _align_of(attention_mask, query.shape[-2], key.shape[-2])
     if attention_mask is None and is_causal and query.shape[-2] > 1:
         mask = Causal(None if query.shape[-2] == key.shape[-2] else "start")
-    call = Call(query, key, value, scaling, softcap, mask, bias, position_bias, s_aux, indices, replacement_of(module))
+    replacement = replacement_of(module)
+    if replacement is not None:
+        replacement.check_align(align)
+    call = Call(query, key, value, scaling, softcap, mask, bias, position_bias, s_aux, indices, replacement, align)
     dropped = float(dropout) if module.training else 0.0
     wants_weights = output_attentions or _collects_attentions()
     recorded = is_recorded(module)
@@ -107,6 +112,7 @@ class Call:
     sink: Tensor | None
     indices: Tensor | None
     replacement: Replacement | None
+    align: Align | Unknown = None  # where queries stand among keys
 
     def arguments(self) -> tuple[Tensor, Tensor, Tensor, dict[str, Any]]:
         """Queries, keys, values, and the other arguments of `regard.attend`: heads share keys without copies.
@@ -187,9 +193,19 @@ class Call:
             listed = self.indices.long()[:, None]
             parts.append(Selected(listed if sharing == 1 else listed[:, None]))
         if self.replacement is not None:
-            parts.append(self.replacement.mask_on(self.queries.device))
+            parts.append(self.replacement.mask_on(self.queries.device, self.align))
         masks = [each for each in parts if each is not None]
         return None if not masks else masks[0] if len(masks) == 1 else _all_of(masks)
+
+
+def _align_of(mask: Any, n_queries: int, n_keys: int) -> Align | Unknown:
+    """Where queries stand among keys; nobody knows under a tensor of the model's, which may hide blanks at the end."""
+    offset = mask.align if isinstance(mask, ModelMask) else None
+    if offset is not None and offset != n_keys - n_queries:
+        return offset
+    if n_queries == n_keys:
+        return None
+    return UNKNOWN if isinstance(mask, Tensor) else "end"
 
 
 def _all_of(masks: list[Mask]) -> Mask:

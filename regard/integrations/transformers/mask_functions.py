@@ -43,7 +43,7 @@ class MaskReader:
     def read(self, function: MaskFunction) -> Mask | None:
         """The mask that a function describes."""
         if function is masking_utils.causal_mask_function:
-            return self._shown(Causal(self._align))
+            return self._shown(Causal(self.align))
         if function is masking_utils.bidirectional_mask_function:
             return None
         known = _READERS.get(getattr(function, "__code__", None))
@@ -72,11 +72,11 @@ class MaskReader:
 
     def _read_sliding(self, sliding_window: int) -> Mask | None:
         if sliding_window < 1:  # as configurations say that no layer has a window: such a mask is made, and not used
-            return ~Window(before=None, after=-sliding_window, align=self._align)
-        return self._shown(Window(before=sliding_window - 1, after=None, align=self._align))
+            return ~Window(before=None, after=-sliding_window, align=self.align)
+        return self._shown(Window(before=sliding_window - 1, after=None, align=self.align))
 
     def _read_both_sides(self, sliding_window: int) -> Mask | None:
-        return self._shown(Window(before=sliding_window, after=sliding_window, align=self._align))
+        return self._shown(Window(before=sliding_window, after=sliding_window, align=self.align))
 
     def _read_chunked(self, chunk_size: int, left_padding: Tensor) -> Mask | None:
         start = left_padding.to(self.grid.device)[:, None]
@@ -100,7 +100,7 @@ class MaskReader:
     # What they share ---------------------------------------------------------------------------------------------
 
     @property
-    def _align(self) -> Align:
+    def align(self) -> Align:
         offset = self.query_start - self.key_start
         # The plain one, where queries are keys, goes straight to PyTorch's kernels.
         plain = not isinstance(offset, Tensor) and offset == 0 and self.grid.n_queries == self.grid.n_keys

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from regard.grid import Grid
+from regard.grid import Align, Grid
 from regard.integrations.transformers.mask_functions import MaskFunction, MaskReader, Offset
 from regard.integrations.transformers.refusals import refuse_unknown
 from regard.masks import Mask, Window
@@ -75,7 +75,7 @@ def make_mask(
         mask = padding if mask is None else mask if padding is None else mask & padding
     if mask is None and (allow_is_causal_skip or allow_is_bidirectional_skip):
         return None
-    made = ModelMask(mask, grid)
+    made = ModelMask(mask, grid, reader.align)
     if getattr(config, "model_type", None) in _LENGTHEN:
         return torch.where(made.dense(), 0.0, torch.finfo(dtype).min).to(dtype)
     return made
@@ -96,10 +96,11 @@ class ModelMask(Mask):
     Args:
         mask: The mask; None for every pair.
         grid: The problem, with one batch axis.
+        align: Where queries stand among keys: in a cache of a fixed size, not at its end.
     """
 
-    def __init__(self, mask: Mask | None, grid: Grid) -> None:
-        self.mask, self.grid = mask, grid
+    def __init__(self, mask: Mask | None, grid: Grid, align: Align) -> None:
+        self.mask, self.grid, self.align = mask, grid, align
 
     @property
     def shape(self) -> torch.Size:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import copy
+from typing import Final, Literal, TypeAlias
 
 import torch
 from torch import nn
 
 from regard.errors import OptionError
+from regard.grid import Align
 from regard.integrations.transformers.hosted_layers import is_attention
 from regard.masks import Mask
+from regard.masks.boolean import And, Not, Or
+from regard.masks.positional import Positional
 from regard.nn.layer_names import Layers, choose_layers, find_layers
 from regard.scores import ScaledDot, Score
+from regard.scores.bias import POSITIONAL
 from regard.validation import check_options
 from regard.weights import Softmax, Weights
 
 NAME = "regard"  # of the submodule that a layer keeps its replacement under, and so of its entries in a checkpoint
+
+
+Unknown: TypeAlias = Literal["unknown"]
+UNKNOWN: Final = "unknown"  # where queries stand among keys, if nobody says
 
 
 class Replacement(nn.Module):
@@ -25,9 +34,44 @@ class Replacement(nn.Module):
         super().__init__()
         self.score, self.weights, self.mask = score, weights, mask
 
-    def mask_on(self, device: torch.device) -> Mask | None:
-        """The mask with its tensors on a device."""
-        return None if self.mask is None else self.mask.to(device)
+    def mask_on(self, device: torch.device, align: Align | Unknown) -> Mask | None:
+        """The mask with its tensors on a device, placed where the queries of a call stand among keys."""
+        return None if self.mask is None else _placed(self.mask, align).to(device)
+
+    def check_align(self, align: Align | Unknown) -> None:
+        """Raise where queries stand at a place that a positional mask or score cannot be told of.
+
+        Raises:
+            OptionError: What was replaced counts from the end of the keys, and the keys of this call end elsewhere.
+        """
+        if align in (None, "end"):
+            return
+        terms = [] if self.score is None else [each for each in self.score.modules() if isinstance(each, POSITIONAL)]
+        by_end = any(each.align in (None, "end") for each in terms if not isinstance(each.align, torch.Tensor))
+        placed = self.mask is None or align != UNKNOWN or _placed(self.mask, align) is self.mask
+        if by_end or not placed:
+            raise OptionError(
+                "A positional score, or a positional mask under a model's own tensor, must have the keys of a call end "
+                "with its queries: got a cache of a fixed size, or a mask of the model's own. Use a dynamic cache, or "
+                "no cache."
+            )
+
+
+def _placed(mask: Mask, align: Align | Unknown) -> Mask:
+    """A mask whose positional parts, but for those that say otherwise, stand where the queries of a call do."""
+    # By type, not isinstance: a user's subclass may be something else.
+    if isinstance(mask, And | Or) and type(mask) in (And, Or):
+        parts = [_placed(each, align) for each in mask.masks]
+        same = all(one is other for one, other in zip(parts, mask.masks, strict=True))
+        return mask if same else type(mask)(*parts)
+    if type(mask) is Not:
+        inner = _placed(mask.mask, align)
+        return mask if inner is mask.mask else Not(inner)
+    if not isinstance(mask, Positional) or isinstance(mask.align, torch.Tensor) or mask.align not in (None, "end"):
+        return mask
+    placed = copy.copy(mask)
+    placed.align = "end" if align == UNKNOWN else align
+    return placed
 
 
 def replacement_of(module: nn.Module) -> Replacement | None:
@@ -57,8 +101,8 @@ def replace(
         model: A model of transformers that runs with `attn_implementation="regard"`.
         weights: How scores become weights, in place of the model's softmax, and of its sinks where it has some.
         score: a(q, k), in place of the model's scaled dot product, and of its soft cap where it has one.
-        mask: Which keys a query may attend to, besides what the model allows. A positional one needs `align="end"` for
-            calls with a cache.
+        mask: Which keys a query may attend to, besides what the model allows. A positional one stands where the queries
+            of a call do, also with a cache, unless its `align` is a number.
         layers: Names or numbers of layers, or names of what holds them, as "encoder.layer.3"; all if left out.
 
     Example:

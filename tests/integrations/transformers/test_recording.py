@@ -58,7 +58,7 @@ def test_rows_and_heads_of_heads_that_share_keys(heads):
     with nn.record(model, layers=1, heads=heads, rows=[-1, 2]) as seen, torch.no_grad():
         model(**inputs)
     wanted = (wanted if heads is None else wanted[:, heads])[:, :, [-1, 2]]
-    torch.testing.assert_close(seen[0].dense(), wanted, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(seen[1].dense(), wanted, atol=1e-5, rtol=1e-4)
 
 
 def test_padding_is_recorded_with_the_call():
@@ -81,7 +81,10 @@ def test_a_layer_is_named_by_its_number_its_name_or_what_holds_it():
         with nn.record(model, layers=layers) as seen, torch.no_grad():
             model(**inputs)
         assert seen.layers == ["encoder.layer.1.attention.self"]
-        assert seen["encoder.layer.1"] is seen[0] is seen["encoder.layer.1.attention.self"]
+        assert seen["encoder.layer.1"] is seen[1] is seen["encoder.layer.1.attention.self"]
+        assert seen.numbers == [1]
+        with pytest.raises(MissingKey, match="No layer 0 was recorded"):
+            seen[0]
     assert len(nn.record(model, layers="encoder").layers) == 2
 
 

@@ -2,13 +2,21 @@
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 from torch.nn import Parameter
 
-from benchmarks.tiny_models import build
-from regard import Causal, Entmax, Gated, Gaussian, Sparsemax, Window, nn
+from benchmarks.tiny_models import build, config_class, tiny_config
+from regard import Alibi, Causal, Entmax, Gated, Gaussian, ScaledDot, Sparsemax, Window, nn
 from regard.errors import OptionError
 from regard.integrations.transformers import replace, restore
+
+
+def writer():
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(tiny_config(config_class("llama"))).eval()
+    model.set_attn_implementation("regard")
+    return model, {"input_ids": torch.randint(3, 50, (2, 9)), "pad_token_id": 0, "eos_token_id": None}
 
 
 def tiny(name="bert"):
@@ -51,6 +59,31 @@ def test_a_scope_comes_on_top_of_what_the_model_allows():
         n = weights.shape[-1]
         allowed = torch.ones(n, n, dtype=torch.bool).tril().triu(-2)
         assert ((weights > 0) == allowed).all()
+
+
+@pytest.mark.parametrize("align", [None, "end"])
+def test_a_scope_goes_with_the_queries_whatever_the_cache(align):
+    model, inputs = writer()
+    replace(model, mask=Window(before=2, after=0, align=align))
+    options = {"max_new_tokens": 6, "do_sample": False}
+    tokens = {
+        kind: model.generate(**inputs, **options, **cache)
+        for kind, cache in (
+            ("dynamic", {}),
+            ("static", {"cache_implementation": "static"}),
+            ("none", {"use_cache": False}),
+        )
+    }
+    assert torch.equal(tokens["dynamic"], tokens["none"])
+    assert torch.equal(tokens["static"], tokens["none"])
+
+
+def test_a_positional_score_is_refused_where_keys_end_elsewhere():
+    model, inputs = writer()
+    replace(model, score=ScaledDot() + Alibi(0.1, align="end"))
+    model.generate(**inputs, max_new_tokens=2)
+    with pytest.raises(OptionError, match="got a cache of a fixed size"):
+        model.generate(**inputs, max_new_tokens=2, cache_implementation="static")
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "gpt_oss", "t5"])
