@@ -52,7 +52,7 @@ class CudaKernels(Kernels):
         if isinstance(form, ChannelForm) and form.function != "square":
             return f"the kernels of this device do not have {type(problem.score).__name__}"
         from regard.engines.cuda.masks import longest_list
-        from regard.engines.cuda.program import can_join
+        from regard.engines.cuda.program import can_join, is_small
 
         dim, value_dim = form.tensors()[0].shape[-1], problem.values.shape[-1]
         if max(dim, value_dim) > MOST_DIM:
@@ -60,7 +60,8 @@ class CudaKernels(Kernels):
         if _at_a_time(problem)[0] == 0:
             return f"the kernels of this device would need more than {MOST_MASK_BYTES >> 20} MiB for a row of this mask"
         learns = any(isinstance(step, steps.AddRelative) and step.table.requires_grad for step in form.steps)
-        if learns and problem.mask is not None and longest_list(problem.mask, problem.grid) is not None:
+        mask = None if is_small(problem.grid) else problem.mask
+        if learns and mask is not None and longest_list(mask, problem.grid) is not None:
             return "the kernels of this device differentiate no table of relative positions along lists of keys"
         return None if can_join(problem) else "the kernels of this device take three batch axes that cannot be joined"
 

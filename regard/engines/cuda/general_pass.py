@@ -1,11 +1,14 @@
-"""Launches of the kernels for any rule and mask: over what others have flagged, or over all of a small problem."""
+"""Launches of the kernels for any rule and mask: over what others have flagged, or over all of a small problem.
+
+Nothing is `fresh` for them: since their strides are coded, Triton knows of no multiple of 16, and takes numbers one by
+one wherever tensors begin.
+"""
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from regard.engines.cuda.kernels.general import differentiate_any_columns, differentiate_any_rows, pool_any_rows
@@ -14,33 +17,12 @@ from regard.engines.cuda.launch import Facts, Launch, Strided
 from regard.engines.cuda.launch_settings import CHUNK, Settings, block_of, blocks_of, general_settings
 from regard.engines.cuda.program import coded
 from regard.engines.cuda.small_calls import LAUNCHED, Launched
+from regard.engines.cuda.stand_ins import Stand, stand_ins
 from regard.engines.kernels import codes
 
 NOTHING_DROPPED = coded(0), coded(0), 1.0
-WHOLE = 2  # as `kernels/tile_gradients.py` has it
 MOST_COPIED = 1 << 24  # numbers in all copies of tables
 UNFLAGGED = -1  # in place of how many rows or columns share a flag: all are computed
-
-
-class Stand(NamedTuple):
-    """What stands in a kernel's arguments where a problem has nothing: nobody reads or writes it."""
-
-    number: Tensor  # a 1, in float32
-    wholes: Tensor  # int64
-    bytes: Tensor
-    flags: Tensor  # int32
-
-
-@cache
-def stand_ins(device: torch.device) -> Stand:
-    wholes = torch.zeros(2, dtype=torch.int64, device=device)
-    return Stand(torch.ones((), device=device), wholes, wholes.view(torch.uint8), wholes.view(torch.int32))
-
-
-@cache
-def one_of(device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The temperature of scores that have none: in their dtype, as those have it that learn one."""
-    return torch.ones((), device=device, dtype=dtype)
 
 
 def pool_any(
@@ -91,7 +73,7 @@ def pool_any(
         _terms(launch),
         _mask(launch),
         _coded_pairs(launch.sink or (beside.number, (0, 0, 0))),
-        launch.dropout or (beside.wholes, *NOTHING_DROPPED),
+        _dropout(launch),
         _sizes(launch),
         launch.program.scale,
         _coded(rule_codes),
@@ -161,7 +143,7 @@ def differentiate_any(
             ),
             _terms(launch),
             _mask(launch),
-            launch.dropout or (beside.wholes, *NOTHING_DROPPED),
+            _dropout(launch),
             _sizes(launch),
             program.scale,
             _coded(rule_codes),
@@ -174,7 +156,7 @@ def differentiate_any(
 
 def differentiate_relative(launch: Launch, gradient: Strided, facts: Facts, step: int) -> Tensor:
     """What the table of relative positions of a step gets of every batch entry, (entries, 1, distances)."""
-    program, beside, steps = launch.program, stand_ins(launch.device), _steps(launch)
+    program, steps = launch.program, _steps(launch)
     size = general_settings(launch.shape, launch.n_queries).columns
     distances = -2 * program.terms[step][6] + 1
     most = max(MOST_COPIED // (launch.n_entries * distances), 1)
@@ -190,7 +172,7 @@ def differentiate_relative(launch: Launch, gradient: Strided, facts: Facts, step
             (copies,),
             _terms(launch),
             _mask(launch),
-            launch.dropout or (beside.wholes, *NOTHING_DROPPED),
+            _dropout(launch),
             _sizes(launch),
             program.scale,
             _coded(
@@ -207,7 +189,7 @@ def differentiate_relative(launch: Launch, gradient: Strided, facts: Facts, step
         {
             "FORM": program.form,
             "STEPS": steps,
-            "LEARNS": tuple([WHOLE if place == step else 0 for place in range(len(steps))]),
+            "LEARNS": tuple([codes.BY_PAIR if place == step else 0 for place in range(len(steps))]),
             "TABLE": step,
             "ROUGH": launch.is_rough,
             "PRECISION": launch.general_precision,
@@ -255,7 +237,7 @@ def _terms(launch: Launch) -> tuple[tuple[Any, ...], ...]:
         for term in [t[:4] if code == codes.GATE else t for code, t in zip(program.steps, program.terms, strict=True)]
     ]
     if len(_steps(launch)) > len(terms):
-        terms.append((one_of(launch.device, program.left.dtype), _coded((0, 0, 0))))
+        terms.append((stand_ins(launch.device).ones[program.left.dtype], _coded((0, 0, 0))))
     return tuple(terms)
 
 
@@ -265,6 +247,10 @@ def _mask(launch: Launch) -> tuple[Any, ...]:
     bounds, pairs, documents = launch.mask
     nothing = beside.wholes, line, beside.wholes, line
     return tuple(map(_coded_pairs, (bounds or nothing, pairs or (beside.bytes, pair), documents or nothing)))
+
+
+def _dropout(launch: Launch) -> tuple[Any, ...]:
+    return launch.dropout or (stand_ins(launch.device).wholes, *NOTHING_DROPPED)
 
 
 def _sizes(launch: Launch) -> tuple[int, ...]:

@@ -70,9 +70,9 @@ def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Progr
     """
     form, grid, rule = problem.form, problem.grid, RULES[type(problem.rule)]
     assert isinstance(form, DotForm | ChannelForm)
-    is_small = math.prod(grid.batch_shape) * grid.n_queries * grid.n_keys <= SMALL
-    tensors = _tensors_of(problem, factors=not is_small)
-    mask = mask_tensors(problem.mask, grid, may_list=not is_small)
+    small = is_small(grid)
+    tensors = _tensors_of(problem, factors=not small)
+    mask = mask_tensors(problem.mask, grid, may_list=not small)
     steps = tuple([each.code for each in tensors.steps])
     has_sink = isinstance(problem.rule, Softmax) and problem.rule.sink is not None
     numbers = tuple([each.numbers for each in tensors.steps])
@@ -119,9 +119,14 @@ def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Progr
             [None if role is None else (place, role) for place, part in enumerate(tensors.steps) for role in part.roles]
         ),
         rule,
-        is_small,
+        small,
         layout.strides[len(layout.strides) - len(others) :],
     )
+
+
+def is_small(grid: Grid) -> bool:
+    """Whether kernels for any rule and mask compute a problem, its mask without lists."""
+    return math.prod(grid.batch_shape) * grid.n_queries * grid.n_keys <= SMALL
 
 
 def coded(number: int) -> int:

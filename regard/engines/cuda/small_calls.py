@@ -7,7 +7,7 @@ kept with its launch; what is left is room for the output.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from regard.engines import torch_internals
 from regard.engines.cuda.launcher import launch, on_device
 from regard.engines.cuda.layout import Layout
+from regard.engines.cuda.stand_ins import is_permanent
 from regard.engines.cuda.value_errors import raise_told
 from regard.masks import Causal, Mask, Window
 from regard.modes import is_capturing
@@ -31,7 +32,7 @@ _KNOWN: dict[Hashable, Launched] = {}
 
 
 class Launched(NamedTuple):
-    """A launch that was all of a forward pass."""
+    """A launch that was all of a forward pass. Where it is kept, no tensor is, but those that a device has for good."""
 
     kernel: Any
     n_programs: int
@@ -62,6 +63,8 @@ def kind_of_call(
 def _plain(module: nn.Module) -> Hashable | None:
     """A score or rule of this library that holds numbers alone, as its type and those; None for others."""
     kind = type(module)
+    if not isinstance(module, nn.Module):
+        return None  # whoever makes a problem of it says what is wrong
     if not kind.__module__.startswith("regard.") or module._parameters or module._buffers:
         return None
     found: list[Any] = [kind]
@@ -69,7 +72,7 @@ def _plain(module: nn.Module) -> Hashable | None:
         if name[0] != "_" and name != "training":
             if not isinstance(value, PLAIN):
                 return None
-            found.append(value)
+            found += [name, value]
     for child in module._modules.values():
         inner = None if child is None else _plain(child)
         if inner is None:
@@ -119,7 +122,22 @@ def remember(kind: Hashable, problem: AttentionProblem) -> None:
         return
     if any(each.data_ptr() != given.data_ptr() for each, given in zip(inputs[::2], given, strict=True)):
         return
+    # A tensor that was made for this call, as for a sink, would be written by one stream and read by others; and who
+    # captures a graph would have its address when it is forgotten here.
+    if not all(map(is_permanent, _tensors(others))):
+        return
     if len(_KNOWN) >= MOST_KEPT:
-        _KNOWN.clear()
+        del _KNOWN[next(iter(_KNOWN))]  # the oldest
+    strides = tuple([part if isinstance(part, tuple) else None for part in inputs])
     # Outputs are made anew: the shape stands for the first.
-    _KNOWN[kind] = made._replace(arguments=(inputs, (problem.output_shape, *outputs[1:]), *others))
+    kept = strides, (problem.output_shape, outputs[1], None, None, *outputs[4:]), *others
+    _KNOWN[kind] = made._replace(arguments=kept)
+
+
+def _tensors(parts: Iterable[Any]) -> Iterator[Tensor]:
+    """All tensors in tuples of tuples."""
+    for part in parts:
+        if isinstance(part, Tensor):
+            yield part
+        elif isinstance(part, tuple):
+            yield from _tensors(part)

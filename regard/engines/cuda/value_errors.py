@@ -1,6 +1,7 @@
 """Errors that depend on values: a kernel tells them to the host's memory, and the next call raises.
 
-Nobody waits for the device to say. Rows that such an error concerns are NaN.
+Nobody waits for the device to say. Rows that such an error concerns are NaN. Where the host asks while the call at
+fault still runs, the same error may be raised once more by the call after that.
 """
 
 from __future__ import annotations

@@ -30,6 +30,9 @@ SIGMOID: Final = 4
 UNIFORM: Final = 5
 ENTMAX: Final = 6
 
+# On a GPU: what a step's parameter gets of each pair, not summed, in place of True.
+BY_PAIR: Final = 2
+
 # On a GPU: forms.
 DOT: Final = 0
 SQUARE: Final = 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from regard import (
     Bias,
     Causal,
     Custom,
+    Dot,
     Gated,
     Proportional,
     ScaledDot,
@@ -23,8 +26,9 @@ from regard import (
     attend,
 )
 from regard.engines import Tiled
-from regard.engines.cuda import general_pass, program, small_calls
+from regard.engines.cuda import program, small_calls
 from regard.engines.cuda.cuda_kernels import CudaKernels
+from regard.engines.cuda.stand_ins import stand_ins
 from regard.errors import ScoreError
 from regard.problem import make_problem
 from regard.testing import MASKS, RULES, SCORES, Case, Sizes, check
@@ -182,6 +186,58 @@ def test_whole_numbers_come_back_from_their_code():
         assert (code - 3) // 4 == number
 
 
+def test_what_is_kept_of_a_call_holds_none_of_its_tensors():
+    x = torch.randn(4, 16, 8, device=DEVICE)
+    dies = weakref.ref(x)
+    given = {"score": SoftCap(ScaledDot(), 2.0), "weights": Softmax(), "mask": None}
+    kind = small_calls.kind_of_call(x, x, x, **given)
+    problem = make_problem(x, x, x, **given)
+    small_calls.watch(problem)
+    KERNELS.run(problem)
+    small_calls.remember(kind, problem)
+    assert kind in small_calls._KNOWN
+    del problem, x
+    gc.collect()
+    assert dies() is None
+
+
+@pytest.mark.parametrize("rule", [Softmax(sink=0.5), Softmax(temperature=0.5)], ids=str)
+def test_a_call_with_a_tensor_of_its_own_is_not_kept(rule):
+    x, score = torch.randn(16, 8, device=DEVICE), SoftCap(ScaledDot(), 2.0)
+    kind = small_calls.kind_of_call(x, x, x, score, rule, None)
+    problem = make_problem(x, x, x, score=score, weights=rule)
+    small_calls.watch(problem)
+    KERNELS.run(problem)
+    small_calls.remember(kind, problem)
+    assert kind not in small_calls._KNOWN
+
+
+def test_the_oldest_kind_is_forgotten_first(monkeypatch):
+    monkeypatch.setattr(small_calls, "MOST_KEPT", 2)
+    monkeypatch.setattr(small_calls, "_KNOWN", {})
+    for n in (3, 4, 5):
+        x = torch.randn(n, 8, device=DEVICE)
+        problem = make_problem(x, x, x, score=ScaledDot(), weights=Sigmoid())
+        small_calls.watch(problem)
+        KERNELS.run(problem)
+        small_calls.remember(n, problem)
+    assert list(small_calls._KNOWN) == [4, 5]
+
+
+def test_what_is_no_score_is_left_to_who_checks():
+    x = torch.randn(16, 8, device=DEVICE)
+    assert small_calls.kind_of_call(x, x, x, Causal(), Softmax(), None) is None
+    assert small_calls.kind_of_call(x, x, x, ScaledDot(), 3, None) is None
+
+
+def test_a_score_of_minus_infinity_is_no_error_under_proportional_weights():
+    q, k = torch.tensor([[1.0, 0.0]], device=DEVICE), torch.tensor([[-torch.inf, 0.0], [2.0, 0.0]], device=DEVICE)
+    v = torch.tensor([[9.0], [3.0]], device=DEVICE)
+    for _ in range(2):
+        output = attend(q, k, v, score=Dot(), weights=Proportional(), engine=KERNELS)
+        assert output.item() == 3
+
+
 def test_stand_ins_are_made_once():
     device = torch.device(DEVICE)
-    assert general_pass.stand_ins(device) is general_pass.stand_ins(device)
+    assert stand_ins(device) is stand_ins(device)

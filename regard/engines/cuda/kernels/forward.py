@@ -28,6 +28,7 @@ from regard.engines.cuda.kernels.tile_weights import (
     SOFTMAX,
     UNIFORM,
     allowed_pairs,
+    any_negative,
     keep_factors,
     line_range,
     mask_rows,
@@ -95,7 +96,7 @@ def absorb(
     if SAFE:
         if RULE == PROPORTIONAL:
             # Somebody looks there later, and raises.
-            if tl.max(tl.where(allowed & (scores < 0), 1, 0)) > 0:
+            if any_negative(scores, allowed):
                 tl.store(outputs[5], 1)
     found, factor, peak = next_tile(scores, allowed, peak, unit, RULE, MASKED or EXCLUDES, ROUGH)
     if RULE == SOFTMAX or RULE == PROPORTIONAL:
@@ -173,7 +174,7 @@ def pool_block(
             n_keys,
             STEPS,
             True,
-            SAFE or not ROUGH,
+            by_sum,
             False,
         )
         for tile in range(from_whole, to_whole):
@@ -187,7 +188,7 @@ def pool_block(
                 n_keys,
                 STEPS,
                 True,
-                SAFE or not ROUGH,
+                by_sum,
                 True,
             )
             state = absorb(
@@ -233,7 +234,7 @@ def pool_block(
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_splits"])
 def pool_rows(
     inputs,  # queries, their strides, keys, …, values, …, weights of channels, …
-    outputs,  # the output, its strides; peaks and totals (entries, splits, n_queries); flags; where an error is told
+    outputs,  # the output, its strides; peaks and totals (entries, splits, n_queries); flags
     terms,  # of each step
     mask,
     sink,

@@ -30,7 +30,14 @@ from regard.engines.cuda.kernels.tile_scores import (
     stepped,
     tile_terms,
 )
-from regard.engines.cuda.kernels.tile_weights import PROPORTIONAL, UNIFORM, keep_factors, next_tile, row_hashes
+from regard.engines.cuda.kernels.tile_weights import (
+    PROPORTIONAL,
+    UNIFORM,
+    any_negative,
+    keep_factors,
+    next_tile,
+    row_hashes,
+)
 
 
 @triton.jit
@@ -94,7 +101,7 @@ def pool_listed(
         of_tile = tile_terms(terms, of_rows, of_columns, at, row, one, 0, columns, sizes, 1.0, STEPS, False, True)
         scores, allowed = stepped(scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, False, True)
         if RULE == PROPORTIONAL:
-            if tl.max(tl.where(allowed & (scores < 0), 1, 0)) > 0:
+            if any_negative(scores, allowed):
                 tl.store(outputs[3], 1)  # somebody looks there later, and raises
         found, factor, peak = next_tile(scores, allowed, peak, LOG2_E, RULE, True, False)
         total = total * factor + tl.sum(found, 1)

@@ -12,8 +12,9 @@ from regard.engines.cuda.kernels.elementary import LOG2_E, is_not_finite
 from regard.engines.cuda.kernels.pair_scores import load_tile
 from regard.engines.cuda.kernels.tile_scores import across, place_of, step_slopes, stepped
 from regard.engines.cuda.kernels.tile_weights import PROPORTIONAL, SOFTMAX, UNIFORM, weights_and_slopes
+from regard.engines.kernels import codes
 
-WHOLE = tl.constexpr(2)  # in place of True: what a parameter gets of each pair, not summed
+BY_PAIR = tl.constexpr(codes.BY_PAIR)
 
 
 @triton.jit(do_not_specialize=["n_queries", "n1", "n2"])
@@ -137,15 +138,17 @@ def tile_gradients(
         over_values: dO vᵀ.
         keep: What dropout multiplies weights by; 1 without it.
         facts: Level, inverse and δ of rows.
-        LEARNS: Of which steps the parameters' gradients are summed, along the second axis of the tile; `WHOLE` where
-            those of each pair are wanted.
+        LEARNS: Of which steps the parameters' gradients are summed, along the second axis of the tile; `BY_PAIR`
+            where those of each pair are wanted.
         SAFE: Whether something may be infinite or no number.
     """
     selects: tl.constexpr = MASKED or EXCLUDES or SAFE
     unit = LOG2_E
     if FOLDS and len(STEPS) == 0 and not SAFE:
         unit = scale * LOG2_E
-    scores, allowed = stepped(raw, allowed, numbers, of_tile, terms, len(STEPS), STEPS, ROUGH, EXCLUDES or SAFE)
+    # As on the way forward: weights would not sum to 1 by another tanh.
+    rough: tl.constexpr = ROUGH and not SAFE
+    scores, allowed = stepped(raw, allowed, numbers, of_tile, terms, len(STEPS), STEPS, rough, EXCLUDES or SAFE)
     if selects:
         allowed = allowed & (scores != -float("inf"))
     level, _ = across(facts[0], facts[0], TURNED)
@@ -162,14 +165,14 @@ def tile_gradients(
         slopes = tl.where(allowed, slopes, 0.0)
     learned = ()
     for place in tl.static_range(len(STEPS) - 1, -1, -1):
-        before, _ = stepped(raw, allowed, numbers, of_tile, terms, place, STEPS, ROUGH, EXCLUDES or SAFE)
-        slopes, pairs = step_slopes(before, slopes, numbers, of_tile, terms, place, STEPS, ROUGH)
+        before, _ = stepped(raw, allowed, numbers, of_tile, terms, place, STEPS, rough, EXCLUDES or SAFE)
+        slopes, pairs = step_slopes(before, slopes, numbers, of_tile, terms, place, STEPS, rough)
         if selects:
             slopes = tl.where(allowed, slopes, 0.0)
         if LEARNS[place]:
             if selects:
                 pairs = tl.where(allowed, pairs, 0.0)
-            if LEARNS[place] == WHOLE:
+            if LEARNS[place] == BY_PAIR:
                 learned = (pairs,) + learned
             else:
                 learned = (tl.sum(pairs, 1),) + learned

@@ -156,6 +156,12 @@ def next_tile(scores, allowed, peak, unit, RULE, MASKED: tl.constexpr, ROUGH: tl
 
 
 @triton.jit
+def any_negative(scores, allowed):
+    """Whether a score that proportional weights do not exist for is among those of pairs that are allowed."""
+    return tl.max(tl.where(allowed & (scores < 0) & (scores != -float("inf")), 1, 0)) > 0
+
+
+@triton.jit
 def unit_of(peak):
     """1/peak; 1 where nothing was above 0."""
     return 1.0 / tl.where(peak > 0, peak, 1.0)
