@@ -15,6 +15,7 @@ from regard.scores import ScaledDot
 from regard.weights import Softmax
 
 Model = TypeVar("Model", bound=nn.Module)
+_ATTENTION = (nn.MultiheadAttention, MultiHeadAttention)
 
 # PyTorch's layer and ours, which have the same constructor, parameters and parts. Stacks of layers stay as they are:
 # PyTorch's run with our layers in them.
@@ -30,8 +31,9 @@ def convert(model: Model, to: Literal["regard", "torch"] = "regard") -> Model:
 
     Every `MultiheadAttention`, `TransformerEncoderLayer` and `TransformerDecoderLayer` becomes the layer of regard.nn:
     its weights can be recorded, and it may be given another score, rule or mask. Parameters are the same objects, so
-    that optimizers and checkpoints go on; parts, hooks and modes are kept. Subclasses, and layers with other parts than
-    they were made with, are left as they are, since they may compute something else; the attention in them is not.
+    that optimizers and checkpoints go on; parts, hooks and modes are kept. Subclasses, and layers with other parts,
+    parameters or attributes than they were made with, are left as they are, since they may compute something else; the
+    attention in them is not. What is converted already stays so.
 
     Args:
         model: Any module. It is returned, changed; or what stands in its place, if it is itself such a layer.
@@ -53,12 +55,15 @@ def convert(model: Model, to: Literal["regard", "torch"] = "regard") -> Model:
     table = dict(_PAIRS) if to == "regard" else {ours: theirs for theirs, ours in _PAIRS}
     if to == "torch":
         _check_plain(model)
-    found = [name for name, module in model.named_modules() if type(module) in table]
-    if not found:
+    kinds = {type(module) for module in model.modules()}
+    if not any(type(module) in table and _is_whole(module) for module in model.modules()):
+        if kinds & set(table.values()):
+            return model
         wanted = listed([f"{'torch' if to == 'regard' else 'regard'}.nn.{kind.__name__}" for kind in table])
         raise OptionError(
-            f"{type(model).__name__} must have layers to convert: got none of {wanted}. "
-            f"Subclasses are not converted; put the layers of regard.nn in their place by hand."
+            f"{type(model).__name__} must have layers to convert, as they were made: got none of {wanted}. Subclasses "
+            f"and changed layers are not converted; put layers of regard.nn in their place by hand. Models of "
+            f'transformers are not converted: see regard.integrations.transformers, attn_implementation="regard".'
         )
     made: dict[int, nn.Module] = {}  # one for each, also where a layer is used twice
 
@@ -76,16 +81,15 @@ def convert(model: Model, to: Literal["regard", "torch"] = "regard") -> Model:
 
 def _swap(old: nn.Module, kind: type[nn.Module]) -> nn.Module:
     """A layer of the other library with the parameters and parts of this one."""
-    attention = isinstance(old, nn.MultiheadAttention | MultiHeadAttention)
-    new = kind(**(_attention_arguments(old) if attention else _layer_arguments(old)), device="meta")
+    attention = isinstance(old, _ATTENTION)
+    new = _made_anew(kind, old)
     if attention:
-        for name, parameter in old.named_parameters():
-            path, _, leaf = name.rpartition(".")
-            new.get_submodule(path)._parameters[leaf] = parameter
+        new._parameters.update(old._parameters)
+        new._modules["out_proj"] = old._modules["out_proj"]
     else:
         new._modules.update(old._modules)
     # Hooks are kept in dictionaries whose names say so; who registered them holds the same dictionaries.
-    new.__dict__.update({name: value for name, value in vars(old).items() if "_hooks" in name})
+    new.__dict__.update({name: value for name, value in vars(old).items() if "_hook" in name})
     new.training = old.training
     if attention:
         new.train(old.training)  # the score and the rule were just made; parts of a layer have their own modes
@@ -93,13 +97,35 @@ def _swap(old: nn.Module, kind: type[nn.Module]) -> nn.Module:
 
 
 def _is_whole(layer: Any) -> bool:
-    """Whether a layer has the parts that it was made with; attention always has."""
-    return isinstance(layer, nn.MultiheadAttention | MultiHeadAttention) or (
-        isinstance(layer.self_attn, nn.MultiheadAttention | MultiHeadAttention)
+    """Whether a layer has the parts, parameters and attributes that it was made with, and no others."""
+    if isinstance(layer, _ATTENTION):
+        projection = type(layer._modules.get("out_proj"))
+        if not issubclass(projection, nn.Linear) or projection.__module__ != "torch.nn.modules.linear":
+            return False
+    elif not (
+        isinstance(layer.self_attn, _ATTENTION)
         and all(type(each) is nn.Linear for each in (layer.linear1, layer.linear2))
         and all(type(each) is nn.LayerNorm for each in (layer.norm1, layer.norm2))
         and type(layer.dropout) is nn.Dropout
+    ):
+        return False
+    like = _made_anew(type(layer), layer)
+    same = all(
+        getattr(layer, part).keys() == getattr(like, part).keys() for part in ("_parameters", "_buffers", "_modules")
     )
+    return same and vars(layer).keys() == vars(like).keys() and not _is_changed(layer)
+
+
+def _is_changed(layer: nn.Module) -> bool:
+    """Whether weights of a layer's own parts are computed from others, as by torch.nn.utils.parametrize."""
+    linears = [each for each in layer._modules.values() if isinstance(each, nn.Linear)]
+    return any(set(each._parameters) != {"weight", "bias"} or each._modules for each in linears)
+
+
+def _made_anew(kind: type[nn.Module], like: nn.Module) -> nn.Module:
+    """A layer of a kind with the arguments of another, without memory."""
+    arguments = _attention_arguments(like) if isinstance(like, _ATTENTION) else _layer_arguments(like)
+    return kind(**arguments, device="meta")
 
 
 def _attention_arguments(layer: Any) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from regard.nn.hosts import HOSTS, host_of
 Layers = Sequence[str | int] | str | int | None
 
 
-def choose_layers(model: nn.Module, layers: Layers, purpose: str = "record") -> dict[str, nn.Module]:
+def choose_layers(
+    model: nn.Module, layers: Layers, purpose: str = "record", *, running: bool = True
+) -> dict[str, nn.Module]:
     """The attention layers of a model by their names: all, or those that are named.
 
     A layer is named by its number, its name, or that of a part of the model that holds it: "encoder.layer.3" is every
@@ -23,6 +25,7 @@ def choose_layers(model: nn.Module, layers: Layers, purpose: str = "record") -> 
         model: Any module.
         layers: Names or numbers; all if left out.
         purpose: What they are for, for an error's text.
+        running: Whether those of another library must run on regard.
     """
     found = find_layers(model)
     if not found:
@@ -43,7 +46,7 @@ def choose_layers(model: nn.Module, layers: Layers, purpose: str = "record") -> 
         chosen = list(dict.fromkeys(name for names in inside.values() for name in names))
     for name in chosen:
         host = host_of(found[name])
-        refusal = None if host is None else host.refusal(found[name])
+        refusal = None if host is None or not running else host.refusal(found[name])
         if refusal is not None:
             raise OptionError(f"{name}: {refusal}")
     return {name: found[name] for name in chosen}

@@ -129,7 +129,8 @@ class Recording:
         if len(views) > 1:
             raise OptionError(
                 f"A layer that is read as recording[{layer!r}] must have been called once: {name} was called "
-                f"{len(views)} times. Use recording.views({layer!r}), which has a view for each call."
+                f"{len(views)} times. Use recording.views({layer!r}), which has a view for each call; gradient "
+                f"checkpointing calls each layer once more on the way back."
             )
         return views[0]
 

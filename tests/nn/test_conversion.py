@@ -137,7 +137,9 @@ def test_subclasses_are_left():
     model = theirs.ModuleList([Own(DIM, HEADS), theirs.MultiheadAttention(DIM, HEADS)])
     nn.convert(model)
     assert [type(each) for each in model] == [Own, nn.MultiHeadAttention]
-    with pytest.raises(OptionError, match=r"must have layers to convert: got none of 'torch.nn.MultiheadAttention'"):
+    with pytest.raises(
+        OptionError, match=r"must have layers to convert, as they were made: got none of 'torch.nn.MultiheadAttention'"
+    ):
         nn.convert(theirs.Sequential(Own(DIM, HEADS)))
     with pytest.raises(OptionError, match="got none of 'regard.nn.MultiHeadAttention'"):
         nn.convert(theirs.Linear(2, 2), to="torch")
@@ -171,3 +173,54 @@ def test_what_pytorch_does_not_have_stays_ours(options, said):
 def test_where_to():
     with pytest.raises(OptionError, match='`to` must be "regard" or "torch": got \'jax\''):
         nn.convert(encoder(), to="jax")
+
+
+def test_tied_parameters_stay_tied():
+    layer = torch.nn.MultiheadAttention(16, 4, kdim=6, vdim=6)
+    layer.v_proj_weight = layer.k_proj_weight
+    x, context = torch.rand(5, 2, 16), torch.rand(7, 2, 6)
+    wanted = layer(x, context, context)[0]
+    converted = nn.convert(layer)
+    assert converted.v_proj_weight is converted.k_proj_weight is layer.k_proj_weight
+    torch.testing.assert_close(converted(x, context, context)[0], wanted)
+
+
+def _weight_norm(layer):
+    torch.nn.utils.parametrizations.weight_norm(layer.out_proj, "weight")
+
+
+def _another_projection(layer):
+    layer.out_proj = torch.nn.Sequential(torch.nn.Linear(16, 16))
+
+
+def _another_forward(layer):
+    layer.forward = lambda *inputs, **options: inputs
+
+
+def _buffer(layer):
+    layer.register_buffer("mine", torch.zeros(3))
+
+
+@pytest.mark.parametrize("change", [_weight_norm, _another_projection, _another_forward, _buffer])
+def test_changed_layers_are_left_alone(change):
+    changed, plain = torch.nn.MultiheadAttention(16, 4), torch.nn.MultiheadAttention(16, 4)
+    change(changed)
+    model = nn.convert(torch.nn.ModuleList([changed, plain]))
+    assert model[0] is changed
+    assert type(model[1]) is nn.MultiHeadAttention
+    with pytest.raises(OptionError, match="as they were made"):
+        nn.convert(torch.nn.ModuleList([changed]))
+
+
+def test_backward_hooks_fire_in_what_was_converted():
+    layer, fired = torch.nn.MultiheadAttention(16, 4), []
+    layer.register_full_backward_hook(lambda *_: fired.append(1))
+    x = torch.rand(5, 2, 16, requires_grad=True)
+    nn.convert(layer)(x, x, x)[0].sum().backward()
+    assert fired
+
+
+def test_converting_twice_changes_nothing():
+    model = nn.convert(torch.nn.Sequential(torch.nn.MultiheadAttention(16, 4)))
+    layer = model[0]
+    assert nn.convert(model)[0] is layer

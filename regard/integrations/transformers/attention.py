@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import attend
-from regard.errors import DtypeError, ShapeError
+from regard.errors import DtypeError, OptionError, ShapeError
 from regard.grid import Align
 from regard.integrations.transformers.model_mask import ModelMask
 from regard.integrations.transformers.refusals import refuse_unknown
@@ -62,6 +62,10 @@ def attention_forward(
         others: What models hand to every attention. What is not known to be harmless is refused.
     """
     refuse_unknown(type(module).__name__, others)
+    if isinstance(scaling, Tensor):
+        raise OptionError(
+            f"`scaling` of {type(module).__name__} must be a number: got a tensor. Multiply the queries by it."
+        )
     mask, bias = _read_mask(attention_mask)
     align = _align_of(attention_mask, query.shape[-2], key.shape[-2])
     if attention_mask is None and is_causal and query.shape[-2] > 1:

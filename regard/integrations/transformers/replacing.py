@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.errors import OptionError
 from regard.grid import Align
-from regard.integrations.transformers.hosted_layers import is_attention
+from regard.integrations.transformers.hosted_layers import IMPLEMENTATION, implementation_of, is_attention
 from regard.masks import Mask
 from regard.masks.boolean import And, Not, Or
 from regard.masks.positional import Positional
@@ -121,22 +121,36 @@ def replace(
     if weights is None and score is None and mask is None:
         raise OptionError("`weights`, `score` or `mask` must be given: got none. Pass what layers are to use instead.")
     check_options(ScaledDot() if score is None else score, Softmax() if weights is None else weights, mask)
-    for name, layer in choose_layers(model, layers, "replace").items():
+    chosen = choose_layers(model, layers, "replace")
+    for name, layer in chosen.items():
         if not is_attention(layer):
             raise OptionError(
                 f"`layers` must name layers of transformers: {name} is a {type(layer).__name__} of regard.nn. "
                 f"Set its score, weights or mask itself."
             )
+    for layer in chosen.values():
         had = replacement_of(layer) or Replacement(None, None, None)
         given = Replacement(
             had.score if score is None else copy.deepcopy(score),
             had.weights if weights is None else copy.deepcopy(weights),
             had.mask if mask is None else mask,
         )
-        like = next(layer.parameters(), torch.empty(0))
+        like = next((each for each in layer.parameters() if each.is_floating_point()), torch.empty(0))
         if given.score is not None:
             given.score.to(like.dtype)  # it computes with queries and keys; a rule computes in float32
         layer.register_module(NAME, given.to(like.device).train(layer.training))
+        if _check_runs not in layer._forward_pre_hooks.values():
+            layer.register_forward_pre_hook(_check_runs)
+
+
+def _check_runs(layer: nn.Module, inputs: object) -> None:
+    """Raise where another attention would leave out what was replaced."""
+    got = implementation_of(layer)
+    if got not in (IMPLEMENTATION, None):
+        raise OptionError(
+            f'A layer with a replaced rule, score or mask must run with attn_implementation="{IMPLEMENTATION}": got '
+            f'"{got}", which knows nothing of it. Call restore(model) first, or set_attn_implementation back.'
+        )
 
 
 def restore(model: nn.Module, layers: Layers = None) -> None:
@@ -146,7 +160,9 @@ def restore(model: nn.Module, layers: Layers = None) -> None:
         model: A model of transformers.
         layers: As for `replace`; all if left out.
     """
-    chosen = find_layers(model) if layers is None else choose_layers(model, layers, "restore")
+    chosen = find_layers(model) if layers is None else choose_layers(model, layers, "restore", running=False)
     for layer in chosen.values():
         if replacement_of(layer) is not None:
             del layer._modules[NAME]
+            for key in [key for key, hook in layer._forward_pre_hooks.items() if hook is _check_runs]:
+                del layer._forward_pre_hooks[key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 
 from regard.errors import MissingDependency
 
@@ -20,7 +21,7 @@ def check_transformers() -> None:
             f"regard.integrations.transformers must have transformers {wanted} or newer: there is none. "
             f'Install it with pip install "regard[transformers]".'
         ) from None
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST:
         raise MissingDependency(
             f"regard.integrations.transformers must have transformers {wanted} or newer: got {version}. "
             f"Install one with pip install --upgrade transformers; it is tested with {', '.join(TESTED)}."

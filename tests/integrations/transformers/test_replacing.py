@@ -10,6 +10,7 @@ from benchmarks.tiny_models import build, config_class, tiny_config
 from regard import Alibi, Causal, Entmax, Gated, Gaussian, ScaledDot, Sparsemax, Window, nn
 from regard.errors import OptionError
 from regard.integrations.transformers import replace, restore
+from regard.integrations.transformers.attention import attention_forward
 
 
 def writer():
@@ -176,3 +177,28 @@ def test_what_does_not_fit_is_refused():
     model.set_attn_implementation("sdpa")
     with pytest.raises(OptionError, match=r'set_attn_implementation\("regard"\) first'):
         replace(model, weights=Sparsemax())
+
+
+def test_another_attention_does_not_leave_out_what_was_replaced():
+    model, inputs = tiny()
+    replace(model, weights=Sparsemax())
+    model.set_attn_implementation("sdpa")
+    with pytest.raises(OptionError, match="which knows nothing of it"):
+        model(**inputs)
+    restore(model, layers=0)
+    restore(model)
+    model(**inputs)
+
+
+def test_a_layer_of_whole_numbers_takes_a_score():
+    model, _ = tiny()
+    layer = model.encoder.layer[0].attention.self
+    layer.query.weight = torch.nn.Parameter(layer.query.weight.to(torch.int8), requires_grad=False)
+    replace(model, score=Gaussian(2.0), layers=0)
+
+
+def test_a_scaling_that_is_a_tensor_is_refused():
+    model, _ = tiny("llama")
+    q = torch.rand(1, 4, 3, 8)
+    with pytest.raises(OptionError, match="`scaling` of LlamaAttention must be a number"):
+        attention_forward(model.layers[0].self_attn, q, q, q, None, scaling=torch.tensor(0.7))
