@@ -134,15 +134,21 @@ CALLS = {
 }
 
 
+def remembered(x, score, weights, mask=None):
+    """The kind of a call that was made and, if it can be, kept."""
+    kind = small_calls.kind_of_call(x, x, x, score, weights, mask)
+    problem = make_problem(x, x, x, score=score, weights=weights, mask=mask)
+    small_calls.watch(problem)
+    KERNELS.run(problem)
+    small_calls.remember(kind, problem)
+    return kind
+
+
 @pytest.mark.parametrize("options", CALLS.values(), ids=CALLS)
 def test_a_call_of_a_kind_that_was_made_before_is_one_launch(options, monkeypatch):
     given = {"score": ScaledDot(), "weights": Softmax(), "mask": None, **options}
     x, y = torch.randn(2, 2, 3, 16, 8, device=DEVICE)
-    kind = small_calls.kind_of_call(x, x, x, **given)
-    problem = make_problem(x, x, x, **given)
-    small_calls.watch(problem)
-    KERNELS.run(problem)
-    small_calls.remember(kind, problem)
+    kind = remembered(x, **given)
     assert small_calls.kind_of_call(y, y, y, **given) == kind
     got = small_calls.pool_again(kind, y, y, y)
     torch.testing.assert_close(got, attend(y, y, y, engine="reference", **given), rtol=1e-5, atol=1e-5)
@@ -189,39 +195,23 @@ def test_whole_numbers_come_back_from_their_code():
 def test_what_is_kept_of_a_call_holds_none_of_its_tensors():
     x = torch.randn(4, 16, 8, device=DEVICE)
     dies = weakref.ref(x)
-    given = {"score": SoftCap(ScaledDot(), 2.0), "weights": Softmax(), "mask": None}
-    kind = small_calls.kind_of_call(x, x, x, **given)
-    problem = make_problem(x, x, x, **given)
-    small_calls.watch(problem)
-    KERNELS.run(problem)
-    small_calls.remember(kind, problem)
-    assert kind in small_calls._KNOWN
-    del problem, x
+    assert remembered(x, SoftCap(ScaledDot(), 2.0), Softmax()) in small_calls._KNOWN
+    del x
     gc.collect()
     assert dies() is None
 
 
 @pytest.mark.parametrize("rule", [Softmax(sink=0.5), Softmax(temperature=0.5)], ids=str)
 def test_a_call_with_a_tensor_of_its_own_is_not_kept(rule):
-    x, score = torch.randn(16, 8, device=DEVICE), SoftCap(ScaledDot(), 2.0)
-    kind = small_calls.kind_of_call(x, x, x, score, rule, None)
-    problem = make_problem(x, x, x, score=score, weights=rule)
-    small_calls.watch(problem)
-    KERNELS.run(problem)
-    small_calls.remember(kind, problem)
-    assert kind not in small_calls._KNOWN
+    x = torch.randn(16, 8, device=DEVICE)
+    assert remembered(x, SoftCap(ScaledDot(), 2.0), rule) not in small_calls._KNOWN
 
 
 def test_the_oldest_kind_is_forgotten_first(monkeypatch):
     monkeypatch.setattr(small_calls, "MOST_KEPT", 2)
     monkeypatch.setattr(small_calls, "_KNOWN", {})
-    for n in (3, 4, 5):
-        x = torch.randn(n, 8, device=DEVICE)
-        problem = make_problem(x, x, x, score=ScaledDot(), weights=Sigmoid())
-        small_calls.watch(problem)
-        KERNELS.run(problem)
-        small_calls.remember(n, problem)
-    assert list(small_calls._KNOWN) == [4, 5]
+    kinds = [remembered(torch.randn(n, 8, device=DEVICE), ScaledDot(), Sigmoid()) for n in (3, 4, 5)]
+    assert list(small_calls._KNOWN) == kinds[1:]
 
 
 def test_what_is_no_score_is_left_to_who_checks():
