@@ -59,8 +59,8 @@ INTEGRATIONS = (
     Mutant(
         "converted layers keep their parameters",
         "regard/nn/conversion.py",
-        "new.get_submodule(path)._parameters[leaf] = parameter",
-        "new.get_submodule(path)._parameters[leaf] = nn.Parameter(parameter.detach().clone())",
+        "new._parameters.update(old._parameters)",
+        "new._parameters.update({name: nn.Parameter(each.clone()) for name, each in old.named_parameters()})",
         ("tests/nn/test_conversion.py",),
     ),
 )

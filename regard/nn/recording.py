@@ -289,8 +289,8 @@ class _Recorded(WeightsView):
 
 
 def _problem(queries: Tensor, keys: Tensor, **options: Any) -> AttentionProblem:
-    # Nothing is pooled: values are as many as keys, and empty.
-    return make_problem(queries, keys, keys[..., :0], **options)
+    # Nothing is pooled: values are one number for each key, which nobody reads. Kernels take no empty ones.
+    return make_problem(queries, keys, keys[..., :1], **options)
 
 
 def _nbytes(problem: AttentionProblem, shared: Sequence[Tensor] = ()) -> int:
