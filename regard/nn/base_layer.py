@@ -65,6 +65,7 @@ class AttentionLayer(nn.Module):
     score: Score
     weights: Weights
     dropout: float
+    sharing = 1  # a recording keeps keys as `by_head` gives them
 
     def __init__(
         self,

@@ -26,6 +26,10 @@ class Attending(Protocol):
     def by_head(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys with the batch axes that weights are read with."""
 
+    @property
+    def sharing(self) -> int:
+        """How often `by_head` repeats the keys of a head for others that share them, and scores leave it at that."""
+
 
 @dataclass(frozen=True)
 class Host:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import cached_property
 from threading import Lock, RLock
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,7 @@ from regard.nn.layer_names import Layers, choose_layers, find_layers, one_of
 from regard.nn.recorded_slices import of_heads, part_of_mask, places_of
 from regard.planner import choose
 from regard.problem import AttentionProblem, make_problem
+from regard.scores.form import DotForm, Form
 from regard.view.versions import Versions
 from regard.view.weights_view import WeightsView
 
@@ -97,8 +99,8 @@ class Recording:
         self._rows = rows if rows is None or isinstance(rows, slice) else list(_several("rows", rows))
         self.budget = budget
         self.bytes = 0
-        self._views: dict[str, list[WeightsView]] = {name: [] for name in self._modules}
-        self._calls: list[tuple[str, WeightsView]] = []
+        self._kept: dict[str, list[_Kept]] = {name: [] for name in self._modules}
+        self._calls: list[tuple[str, _Kept]] = []
         self._names = {id(module): name for name, module in self._modules.items()}
         self._keeping = RLock()  # threads that run in copies of one context may call at once
 
@@ -115,28 +117,28 @@ class Recording:
     def views(self, layer: str | int | None = None) -> list[WeightsView]:
         """The views of a layer, one for each call of it, in order; of every layer if none is named."""
         return (
-            [view for _, view in self._calls]
+            [kept.view for _, kept in self._calls]
             if layer is None
-            else list(self._views[one_of(layer, self._views, self._every)])
+            else [kept.view for kept in self._kept[one_of(layer, self._kept, self._every)]]
         )
 
     def __getitem__(self, layer: str | int) -> WeightsView:
         """The view of a layer that was called once, by its name or number; `views(layer)` has those of every call."""
-        name = one_of(layer, self._views, self._every)
-        views = self._views[name]
-        if not views:
+        name = one_of(layer, self._kept, self._every)
+        calls = self._kept[name]
+        if not calls:
             raise MissingKey(f"{name} must have been called to be read: got no call. Call the model in the `with`.")
-        if len(views) > 1:
+        if len(calls) > 1:
             raise OptionError(
                 f"A layer that is read as recording[{layer!r}] must have been called once: {name} was called "
-                f"{len(views)} times. Use recording.views({layer!r}), which has a view for each call; gradient "
+                f"{len(calls)} times. Use recording.views({layer!r}), which has a view for each call; gradient "
                 f"checkpointing calls each layer once more on the way back."
             )
-        return views[0]
+        return calls[0].view
 
     def __iter__(self) -> Iterator[tuple[str, WeightsView]]:
         """(name of the layer, view) of every call, in order."""
-        return iter(self._calls)
+        return ((name, kept.view) for name, kept in self._calls)
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -165,18 +167,19 @@ class Recording:
             )
         # Two small batches tell what a sequence takes and what all share: the score itself says what it keeps.
         one, two = (
-            _nbytes(
-                self._part(_problem(*layer.blanks(size, n_queries, n_keys), score=layer.score, weights=layer.weights))
-            )
+            _nbytes(part, part.form)
             for size in (1, 2)
+            for part in [
+                self._part(_problem(*layer.blanks(size, n_queries, n_keys), score=layer.score, weights=layer.weights))
+            ]
         )
         return one + (batch - 1) * (two - one)
 
     def clear(self) -> None:
         """Forget every call so far."""
         self._calls.clear()
-        for views in self._views.values():
-            views.clear()
+        for calls in self._kept.values():
+            calls.clear()
         self.bytes = 0
 
     def __enter__(self) -> Self:
@@ -209,7 +212,10 @@ class Recording:
         with self._keeping, torch.no_grad():
             part = self._part(_problem(*layer.by_head(queries.detach(), keys.detach()), **options))
             own = () if layer.mask is None else layer.mask.tensors()
-            size = _nbytes(part, own)
+            form, sharing = part.form, layer.sharing if self._heads is None else 1
+            if sharing > 1 and isinstance(form, DotForm):
+                form = replace(form, right=form.right[..., ::sharing, :, :])
+            size = _nbytes(part, form, own)
             if self.budget is not None and self.bytes + size > self.budget:
                 raise BudgetExceeded(
                     f"Recording {name} would keep {size:,} bytes more, {self.bytes + size:,} in all: the budget is "
@@ -226,11 +232,11 @@ class Recording:
                 score=layer.score,
                 rule=copy.deepcopy(part.rule).requires_grad_(False),  # they may learn on
             )
-            problem.around(part.form.rebuilt(iter([tensor.clone() for tensor in part.form.tensors()])))
+            copied = form.rebuilt(iter([tensor.clone() for tensor in form.tensors()]))
             self.bytes += size
-            view = _Recorded(problem, choose(problem, None))
-            self._views[name].append(view)
-            self._calls.append((name, view))
+            kept = _Kept(problem, copied, sharing if form is not part.form else 1)
+            self._kept[name].append(kept)
+            self._calls.append((name, kept))
 
     def _part(self, problem: AttentionProblem) -> AttentionProblem:
         """The problem for the rows and heads that are wanted."""
@@ -263,6 +269,30 @@ class Recording:
         return replace(problem, queries=queries, mask=part).around(form)
 
 
+class _Kept:
+    """What one call of a layer leaves behind: its view, and before somebody asks for that, less than it needs.
+
+    Args:
+        problem: Whose weights they are, without its form.
+        form: What its weights are computed from; keys of heads that share them stand in it once.
+        sharing: How many heads of queries share those of one.
+    """
+
+    def __init__(self, problem: AttentionProblem, form: Form, sharing: int) -> None:
+        self._problem, self._form, self._sharing = problem, form, sharing
+        if sharing == 1:  # at once: from here on it would notice a change of what it does not own
+            _ = self.view
+
+    @cached_property
+    def view(self) -> WeightsView:
+        form = self.__dict__.pop("_form")
+        if self._sharing > 1:
+            form = replace(form, right=form.right.repeat_interleave(self._sharing, -3))
+        with torch.no_grad():
+            problem = self._problem.around(form)
+            return _Recorded(problem, choose(problem, None))
+
+
 class _Recorded(WeightsView):
     """A view of what was recorded. It has no gradients, and no queries and keys to project again."""
 
@@ -293,12 +323,12 @@ def _problem(queries: Tensor, keys: Tensor, **options: Any) -> AttentionProblem:
     return make_problem(queries, keys, keys[..., :1], **options)
 
 
-def _nbytes(problem: AttentionProblem, shared: Sequence[Tensor] = ()) -> int:
+def _nbytes(problem: AttentionProblem, form: Form, shared: Sequence[Tensor] = ()) -> int:
     """The bytes that a recording of a problem keeps: its form's, keys', and those of masks that nobody else has."""
     masks = () if problem.mask is None else problem.mask.tensors()
     others = [tensor for tensor in masks if all(tensor is not each for each in shared)]
     keys = [problem.keys] if problem.rule.choices else []
-    return sum(tensor.nbytes for tensor in (*problem.form.tensors(), *keys, *others))
+    return sum(tensor.nbytes for tensor in (*form.tensors(), *keys, *others))
 
 
 def _is_vmapped(tensor: Tensor) -> bool:

@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engine", choices=ENGINES, action="append", help="repeat it for several; all if left out")
     parser.add_argument("--score", choices=SCORES, action="append", help="repeat it for several; all if left out")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take each N-th case alone")
+    parser.add_argument("--offset", type=int, default=0, metavar="K", help="which of each N: 0 to N - 1")
     parser.add_argument("--minutes", type=float, help="stop after that long; with --resume, to go on another time")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="leave out what FILE says was done, and add to it")
     options = parser.parse_args(arguments)
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for dtype in options.dtype or NAMES:
             cases = [
                 case for case in every_case(NAMES[dtype], options.device) if case.score in (options.score or SCORES)
-            ][:: options.every]
+            ][options.offset :: options.every]
             counts = run(engine, cases, f"{dtype:8} {options.device}", done, stop)
             failed += counts["failed"]
             unfinished += counts["not run"]

@@ -78,7 +78,9 @@ def attention_forward(
     wants_weights = output_attentions or _collects_attentions()
     recorded = is_recorded(module)
     if recorded:
-        note(module, Recorded(call.own_score()), query, call.for_each_head(key), call.without_gradients())
+        # What a score of a user's makes of keys that heads share need not be the same for each of them.
+        sharing, keys = (call.sharing, key) if replacement is None else (1, call.for_each_head(key))
+        note(module, Recorded(call.own_score(), sharing), query, keys, call.without_gradients())
     if wants_weights:
         keys, values = call.for_each_head(key), call.for_each_head(value)
         pooled, weights = pool_and_weigh(query, keys, values, **call.options(sharing=1), dropout=dropped)
@@ -95,10 +97,11 @@ class Recorded:
     """What stands for a model's layer in a recording."""
 
     score: Score
+    sharing: int
     mask: Mask | None = None
 
     def by_head(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        return queries, keys
+        return queries, _for_each_head(keys, self.sharing)
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class Call:
         Where nothing tells them apart, heads that share keys are further rows of queries, `(batch, heads of keys)`;
         otherwise they have an axis of their own, `(batch, heads of keys, sharing)`.
         """
-        queries, shared, sharing = self.queries, self.keys.shape[1], self._sharing
+        queries, shared, sharing = self.queries, self.keys.shape[1], self.sharing
         if sharing == 1:
             return queries, self.keys, self.values, self.options(sharing)
         if self.replacement is not None:
@@ -139,7 +142,7 @@ class Call:
 
     def for_each_head(self, tensor: Tensor) -> Tensor:
         """Keys or values with a copy for each head of queries, `(batch, heads, n_keys, dim)`."""
-        return tensor if self._sharing == 1 else tensor.repeat_interleave(self._sharing, 1)
+        return _for_each_head(tensor, self.sharing)
 
     def options(self, sharing: int) -> dict[str, Any]:
         """`score`, `weights` and `mask`, for heads on an axis of their own if several share keys."""
@@ -151,7 +154,7 @@ class Call:
         return replace(self, sink=sink).options(sharing=1)
 
     @property
-    def _sharing(self) -> int:
+    def sharing(self) -> int:
         """How many heads of queries share the keys of one."""
         heads, shared = self.queries.shape[1], self.keys.shape[1]
         if heads % shared:
@@ -239,6 +242,10 @@ def _read_mask(mask: Any) -> tuple[Mask | Tensor | None, Tensor | None]:
         return mask, None
     # Models write the least number of a dtype for "may not attend": as −inf, it is a mask, and not a score.
     return None, mask.masked_fill(mask <= torch.finfo(mask.dtype).min, -torch.inf)
+
+
+def _for_each_head(tensor: Tensor, sharing: int) -> Tensor:
+    return tensor if sharing == 1 else tensor.repeat_interleave(sharing, 1)
 
 
 def _by_shared_head(tensor: Tensor, sharing: int) -> Tensor:

@@ -169,7 +169,7 @@ COMPILED = {
     "causal": {"mask": regard.Causal()},
     "soft-capped": {"score": regard.SoftCap(regard.ScaledDot(), 5.0), "mask": regard.Causal()},
     "sigmoid": {"weights": regard.Sigmoid()},
-    "ALiBi": {"score": regard.ScaledDot() + regard.Alibi(0.1)},
+    "ALiBi": {"score": (regard.ScaledDot() + regard.Alibi(0.1)).to("cuda")},
 }
 
 
