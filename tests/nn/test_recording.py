@@ -24,6 +24,8 @@ from regard import (
 )
 from regard.errors import BudgetExceeded, MissingKey, OptionError
 from regard.nn import recording as module
+from regard.view.few_weights import FewWeights
+from regard.view.passes import Passes
 
 DIM, HEADS, BATCH, N = 12, 3, 2, 9
 SETTINGS = {
@@ -366,3 +368,65 @@ def test_layers_that_there_are_not():
 def test_sizes_that_a_layer_does_not_know_beforehand():
     with pytest.raises(OptionError, match="budget="):
         nn.record(nn.Attention()).estimate(5)
+
+
+# The heaviest weights, found while the model runs --------------------------------------------------------------------
+
+
+def nothing_is_read(passes, readers, **options):
+    assert not readers
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(
+    ("heads", "rows"), [(None, None), ([2, 0], None), (None, [7, -1]), ([-1], slice(2, 8, 3))], ids=str
+)
+@pytest.mark.parametrize("name", ["plain", "by head", "bias", "sparsemax", "learned pair", "shared keys, causal"])
+def test_the_heaviest_weights_that_a_call_found_are_those_of_its_view(name, heads, rows, grad, monkeypatch):
+    layer, x = layer_of(name), tokens()
+    with torch.set_grad_enabled(grad):
+        with nn.record(layer, heads=heads, rows=rows) as recording:
+            expected = layer(x, x, x, need_weights=False)[0]
+        with nn.record(layer, heads=heads, rows=rows, top=4) as told:
+            output = layer(x, x, x, need_weights=False)[0]
+    torch.testing.assert_close(output, expected)
+    assert output.requires_grad == grad
+    wanted = recording.views()[0].top(4)
+    for kind in (Passes, FewWeights):
+        monkeypatch.setattr(kind, "read", nothing_is_read)
+    (view,) = told.views()
+    for k in (4, 2):
+        torch.testing.assert_close(view.top(k).weights, wanted.weights[..., :k])
+        assert torch.equal(view.top(k).indices, wanted.indices[..., :k])
+
+
+def test_nested_recordings_are_told_as_many_as_each_wants():
+    layer, x = layer_of(), tokens()
+    with nn.record(layer, top=2) as two, nn.record(layer) as none, nn.record(layer, top=5) as five, torch.no_grad():
+        layer(x, x, x, need_weights=False)
+    wanted = none.views()[0].top(9)
+    for recording, k in ((two, 2), (five, 5)):
+        (view,) = recording.views()
+        assert view._top.weights.shape[-1] == k
+        torch.testing.assert_close(view.top(9).weights, wanted.weights)
+
+
+def test_the_heaviest_weights_count_towards_the_budget_and_the_estimate():
+    layer, x = layer_of(), tokens()
+    with nn.record(layer) as without, nn.record(layer, top=3) as told, torch.no_grad():
+        layer(x, x, x, need_weights=False)
+    found = BATCH * HEADS * N * 3 * 12
+    assert told.bytes - without.bytes == found
+    assert told.estimate(N, batch=BATCH) == told.bytes
+    with (
+        nn.record(layer, top=3, budget=told.bytes - 1),
+        torch.no_grad(),
+        pytest.raises(BudgetExceeded, match="would keep"),
+    ):
+        layer(x, x, x, need_weights=False)
+
+
+@pytest.mark.parametrize("top", [0, True, 2.5])
+def test_a_number_of_heaviest_weights_that_is_none_is_refused(top):
+    with pytest.raises(OptionError, match="must be an integer of at least 1: got"):
+        nn.record(layer_of(), top=top)

@@ -190,3 +190,20 @@ def test_several_calls_of_one_layer():
         model(**inputs)
     assert len(seen.layers) == 1
     assert len(seen.views(0)) == model.config.num_hidden_layers
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama", "t5"])
+def test_the_heaviest_weights_are_found_while_a_model_runs(kind, monkeypatch):
+    model, inputs = tiny(kind)
+    with nn.record(model) as seen, torch.no_grad():
+        expected = model(**inputs)[0]
+    with nn.record(model, top=3) as told, torch.no_grad():
+        torch.testing.assert_close(model(**inputs)[0], expected)
+    wanted = [view.top(3) for view in seen.views()]
+
+    def nothing_is_read(passes, readers, **options):
+        assert not readers
+
+    monkeypatch.setattr("regard.view.few_weights.FewWeights.read", nothing_is_read)
+    for view, top in zip(told.views(), wanted, strict=True):
+        torch.testing.assert_close(view.top(3).weights, top.weights)
