@@ -98,6 +98,22 @@ def on_one_core() -> Iterator[None]:
             set_mkl(before)
 
 
+@contextmanager
+def openmp_threads(count: int) -> Iterator[None]:
+    """Have torch's own operations use so many cores in this thread for a while."""
+    library = _library()
+    set_threads, threads = (getattr(library, f"omp_{name}", None) for name in ("set_num_threads", "get_max_threads"))
+    if set_threads is None or threads is None:
+        yield
+        return
+    before = threads()
+    set_threads(count)
+    try:
+        yield
+    finally:
+        set_threads(before)
+
+
 def rest_openmp() -> None:
     """Send torch's own threads of this thread to rest: they come again with torch's next parallel operation.
 

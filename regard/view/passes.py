@@ -7,7 +7,7 @@ that are computed twice, everything comes from strips of the definition, which a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -45,6 +45,11 @@ class Passes:
         self._engine = engine
         self._by_reference = isinstance(engine, Reference)
         self._progress = Progress(f"{problem.grid.n_queries:,} × {problem.grid.n_keys:,} weights")
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Around readings: where kernels compute them, torch leaves the cores to those."""
+        compiled = None if self._by_reference else self._compiled
+        return nullcontext() if compiled is None else compiled.undisturbed()
 
     @property
     def pools(self) -> bool:
@@ -230,9 +235,11 @@ class Passes:
             if compiled and self._compiled is not None:
                 targets = {name: target for reader in compiled for name, target in reader.targets().items()}
                 self._compiled.read(self.statistics, targets)
-            for weights, rows, columns in self._blocks() if plain else ():
-                for reader in plain:
-                    reader.absorb(weights, rows, columns)
+            if plain:
+                with nullcontext() if self._by_reference or self._compiled is None else self._compiled.disturbed():
+                    for weights, rows, columns in self._blocks():
+                        for reader in plain:
+                            reader.absorb(weights, rows, columns)
 
     def _start(self, readers: Sequence[Reader[Any]]) -> None:
         for reader in readers:

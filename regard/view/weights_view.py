@@ -231,12 +231,13 @@ class WeightsView:
             readers["received"] = Received()
         if map is not None:
             readers["map"] = Map(*map, pool)
-        self._passes.read(list(readers.values()), pool=output and self._pools)
-        results |= {name: reader.result() for name, reader in readers.items()}
-        if "top" in readers:
-            self._top = results["top"]
-        if heaviest is not None and self._top is not None:  # copies: what is kept is nobody's to change
-            results["top"] = Top(*(each[..., : heaviest.k].clone() for each in self._top))
+        with self._passes.undisturbed():
+            self._passes.read(list(readers.values()), pool=output and self._pools)
+            results |= {name: reader.result() for name, reader in readers.items()}
+            if "top" in readers:
+                self._top = results["top"]
+            if heaviest is not None and self._top is not None:  # copies: what is kept is nobody's to change
+                results["top"] = Top(*(each[..., : heaviest.k].clone() for each in self._top))
         return Collected(**results)
 
     def verify(self) -> None:

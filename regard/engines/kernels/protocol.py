@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -119,6 +120,14 @@ class Compiled(ABC):
 
 class Readable(Compiled):
     """A problem whose weights kernels read."""
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Around readings and the small operations between them: torch leaves the cores to kernels."""
+        return nullcontext()
+
+    def disturbed(self) -> AbstractContextManager[None]:
+        """Inside of `undisturbed`, around large operations of torch: it has the cores again."""
+        return nullcontext()
 
     @abstractmethod
     def statistics(self) -> Statistics:

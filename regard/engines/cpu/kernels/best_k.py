@@ -43,9 +43,9 @@ def best_strip(strip, first_column, best, index):  # type: ignore[no-untyped-def
 def best_scratch(columns):  # type: ignore[no-untyped-def]
     """What `merge_best` works in, for rows of so many columns."""
     return (
-        np.empty(columns // BLOCK + 1, np.float32),
-        np.empty(columns, np.int64),
-        np.empty(columns, np.float32),
+        np.empty(columns // BLOCK + BLOCK, np.float32),
+        np.empty(max(columns, 2 * BLOCK), np.int64),
+        np.empty(max(columns, BLOCK), np.float32),
         np.empty(columns, np.int64),
     )
 
@@ -100,6 +100,27 @@ def _block_peak(typing: Any, row: Any, start: Any, without_zero: Any) -> Any:
     return types.float32(row, types.intp, types.boolean), build
 
 
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def _raise_lanes(typing: Any, row: Any, start: Any, without_zero: Any, peaks: Any, blocks: Any) -> Any:
+    """Raise 32 peaks to the ranks of a few blocks of 32 columns, each in its own place."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        row, start, without_zero, peaks, _ = arguments
+        kind, name = ir.FunctionType(_VECTOR, [_VECTOR, _VECTOR]), f"llvm.maxnum.v{BLOCK}f32"
+        larger_of = get_or_insert_function(builder.module, kind, name)
+        data = context.make_array(signature.args[3])(context, builder, peaks).data
+        place = builder.bitcast(data, _VECTOR.as_pointer())
+        found = builder.load(place, align=4)
+        for block in range(blocks.literal_value):
+            at = builder.add(start, ir.Constant(start.type, block * BLOCK))
+            ranks = _ranks(context, builder, signature.args[0], row, at, without_zero)
+            found = builder.call(larger_of, [found, ranks], fastmath=("nnan", "nsz"))
+        builder.store(found, place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(row, types.intp, types.boolean, peaks, blocks), build
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def _block_within(typing: Any, row: Any, start: Any, without_zero: Any, least: Any, most: Any) -> Any:
     """Which of 32 columns rank from `least` to `most`: a bit for each, the first the lowest."""
@@ -123,6 +144,38 @@ def _block_reaching(typing: Any, row: Any, start: Any, least: Any) -> Any:
         return builder.zext(builder.bitcast(reaching, ir.IntType(BLOCK)), ir.IntType(64))
 
     return types.uint64(row, types.intp, types.float32), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _count_before(typing: Any, values: Any, place: Any, value: Any) -> Any:
+    """How many of the first 32 values are larger, or equal and before a place."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values, place, value = arguments
+        bits = ir.IntType(BLOCK)
+        block = _load(context, builder, signature.args[0], values, ir.Constant(place.type, 0))
+        value = _every(builder, _VECTOR, value)
+        larger, equal = (
+            builder.bitcast(builder.fcmp_ordered(compared, block, value), bits) for compared in (">", "==")
+        )
+        one = ir.Constant(bits, 1)
+        before = builder.sub(builder.shl(one, builder.trunc(place, bits)), one)
+        return builder.zext(builder.ctpop(builder.or_(larger, builder.and_(equal, before))), ir.IntType(64))
+
+    return types.int64(values, types.intp, types.float32), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _clear_block(typing: Any, values: Any) -> Any:
+    """Write −inf to the first 32 values."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        nothing = ir.Constant(_VECTOR, [float("-inf")] * BLOCK)
+        builder.store(nothing, builder.bitcast(data, _VECTOR.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return types.void(values), build
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -162,10 +215,25 @@ def block_peaks(row, without_zero, peaks):  # type: ignore[no-untyped-def]
 
 
 @helper
+def lane_peaks(row, without_zero, peaks):  # type: ignore[no-untyped-def]
+    """Write the largest of the columns j, j + 32, j + 64 … for each j below 32. The row must be contiguous."""
+    whole = row.shape[0] // BLOCK * BLOCK
+    for j in range(BLOCK):
+        peaks[j] = _rank(row[whole + j], without_zero) if whole + j < row.shape[0] else _NOTHING
+    start = 0
+    while start + 4 * BLOCK <= whole:
+        _raise_lanes(row, start, without_zero, peaks, 4)
+        start += 4 * BLOCK
+    while start < whole:
+        _raise_lanes(row, start, without_zero, peaks, 1)
+        start += BLOCK
+
+
+@helper
 def merge_best(row, first_column, without_zero, best, index, peaks, places, values, packed):  # type: ignore[no-untyped-def]
     """Merge a row's columns into its best so far; `without_zero`: a value of 0 never enters either."""
     k = best.shape[0]
-    if k <= FEW and _insert_few(row, first_column, without_zero, best, index, peaks, packed):
+    if k <= FEW and _insert_few(row, first_column, without_zero, best, index, peaks, places, values, packed):
         return
     enough = k + min(k, 32)  # so many finds may be sorted in the end: to tell the k best apart first would take longer
     last = _NOTHING if index[k - 1] < 0 else _rank(best[k - 1], without_zero)
@@ -193,8 +261,8 @@ def merge_best(row, first_column, without_zero, best, index, peaks, places, valu
 
 
 @helper
-def _insert_few(row, first_column, without_zero, best, index, peaks, packed):  # type: ignore[no-untyped-def]
-    """`merge_best` where few columns may enter, one after the other; False, with nothing done, where many may.
+def _insert_few(row, first_column, without_zero, best, index, peaks, places, values, packed):  # type: ignore[no-untyped-def]
+    """`merge_best` where few columns may enter; False, with nothing done, where many may.
 
     Which columns those are, nobody can foresee, nor can the processor: there are as few branches as may be.
     """
@@ -204,13 +272,12 @@ def _insert_few(row, first_column, without_zero, best, index, peaks, packed):  #
     if index[k - 1] >= 0:
         least = _next_above(_rank(best[k - 1], without_zero))
     else:
-        # Nothing to compare with yet, but at least k columns reach the k-th largest of the blocks' peaks.
-        if blocks < k:
+        # Nothing to compare with yet, but at least k columns reach the k-th largest of what every 32nd column reaches.
+        if k > BLOCK or 2 * k > row.shape[0]:
             return False
-        for b in range(block_peaks(row, without_zero, peaks)):
-            reach = _ZERO
-            for c in range(blocks):
-                reach += _ONE if peaks[c] >= peaks[b] else _ZERO
+        lane_peaks(row, without_zero, peaks)
+        for b in range(BLOCK):
+            reach = _count_bits(_block_reaching(peaks, 0, peaks[b]))
             least = larger(least, peaks[b] if reach >= k else _NOTHING)
         least = larger(least, _next_above(_NOTHING))
     if least != least:  # the best are all +inf
@@ -227,15 +294,37 @@ def _insert_few(row, first_column, without_zero, best, index, peaks, packed):  #
         some |= np.uint64(bits != np.uint64(0)) << np.uint64(b)
     if found > 4 * k:
         return False
-    for _ in range(found):
+    at_once = index[0] < 0 and found <= BLOCK
+    if at_once:
+        _clear_block(values)
+    for i in range(found):
         b = lowest_bit(some)
         bits = np.uint64(packed[b])
         column = b * BLOCK + lowest_bit(bits)
         bits &= bits - np.uint64(1)
         packed[b] = np.int64(bits)
         some &= ~(np.uint64(bits == np.uint64(0)) << np.uint64(b))
-        _insert(row[column], first_column + column, without_zero, best, index)
+        if at_once:
+            places[i], values[i] = column, _rank(row[column], without_zero)
+        else:
+            _insert(row[column], first_column + column, without_zero, best, index)
+    if at_once:
+        _sort_few(row, first_column, best, index, places, values, found)
     return True
+
+
+@helper
+def _sort_few(row, first_column, best, index, places, values, found):  # type: ignore[no-untyped-def]
+    """Write the best of at most 32 columns, in ascending order, where nothing is known yet: each counts who is before.
+
+    `values` are their ranks, then −inf; both are lost.
+    """
+    for i in range(found):
+        # Behind the places, where nobody is: who is not among the best is written as well, and forgotten.
+        places[BLOCK + _count_before(values, i, values[i])] = places[i]
+    for at in range(min(best.shape[0], found)):
+        column = places[BLOCK + at]
+        best[at], index[at] = row[column], first_column + column
 
 
 @helper

@@ -18,7 +18,7 @@ from regard.engines.cpu.runtime import thread_pool
 from regard.engines.cpu.traversal.traversal import FLOATS
 from regard.engines.kernels import codes
 
-SPARE = 4  # keys that are kept beside those that are wanted
+SPARE = 2  # keys that are kept beside those that are wanted
 ORDERED = frozenset({codes.SOFTMAX, codes.PROPORTIONAL, codes.CONIC, codes.SIGMOID})  # a larger score weighs more
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -44,6 +45,12 @@ class ReadableCpuProblem(CpuProblem, Readable):
     def __init__(self, program: Program, advance: Advance) -> None:
         super().__init__(program)
         self.advance = advance
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        return thread_pool.undisturbed()
+
+    def disturbed(self) -> AbstractContextManager[None]:
+        return thread_pool.disturbed()
 
     @cached_property
     def way(self) -> Tiles | Lists:

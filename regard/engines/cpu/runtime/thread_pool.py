@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 import torch
 
-from regard.engines.torch_internals import on_one_core, rest_openmp, use_one_core
+from regard.engines.torch_internals import on_one_core, openmp_threads, rest_openmp, use_one_core
 
 Result = TypeVar("Result")
 
@@ -37,7 +37,39 @@ _may_rest = True
 
 def count() -> int:
     """How many threads share a call: as many as torch would use here; 1 inside a worker."""
-    return 1 if _is_worker() else torch.get_num_threads()
+    return 1 if _is_worker() else getattr(_inside, "threads", None) or torch.get_num_threads()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Around calls of `run` with small operations of torch between them, which take one core inside.
+
+    On several, each would wake torch's own threads, which takes longer than the operation, and leave them spinning on
+    the cores that the next call is about to use.
+    """
+    if count() == 1 or hasattr(_inside, "threads"):
+        yield
+        return
+    _inside.threads = count()
+    try:
+        with openmp_threads(1):
+            yield
+    finally:
+        del _inside.threads
+
+
+@contextmanager
+def disturbed() -> Iterator[None]:
+    """Inside of `undisturbed`: torch has all cores again, for work that is large."""
+    threads = _inside.__dict__.pop("threads", None)
+    if threads is None:
+        yield
+        return
+    try:
+        with openmp_threads(threads):
+            yield
+    finally:
+        _inside.threads = threads
 
 
 def _is_worker() -> bool:
