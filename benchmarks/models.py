@@ -57,12 +57,12 @@ def with_weights(model: Any, batch: dict[str, Any]) -> Callable[[], object]:
     return call
 
 
-def recorded(model: Any, batch: dict[str, Any], top: int = 0) -> Callable[[], object]:
+def recorded(model: Any, batch: dict[str, Any], top: int | None = None) -> Callable[[], object]:
     """A recording of every layer, and of that the heaviest weights, if any are asked for."""
 
     def call() -> object:
         model.set_attn_implementation("regard")
-        with nn.record(model) as seen:
+        with nn.record(model, top=top) as seen:
             model(**batch)
         return [view.top(top) for view in seen.views()] if top else seen
 

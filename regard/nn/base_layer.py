@@ -7,12 +7,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention import attend, weigh
+from regard.attention import weigh
 from regard.engines.reference import define_weights, dropout_factors
 from regard.errors import OptionError
 from regard.masks import Mask, PerHead
 from regard.modes import is_tracing
-from regard.nn.recording import note
+from regard.nn.recording import attend_and_tell, note
 from regard.planner import choose
 from regard.problem import make_problem
 from regard.scores import Bias, ScaledDot, Score
@@ -96,8 +96,8 @@ class AttentionLayer(nn.Module):
             bias: `(..., n_queries or 1, n_keys or 1)`, added to the scores.
         """
         options = self._options(queries, mask, bias)
-        note(self, self, queries, keys, options)
-        return attend(queries, keys, values, **options, dropout=self._dropped())
+        wanting = note(self, self, queries, keys, options)
+        return attend_and_tell(wanting, queries, keys, values, options, self._dropped())
 
     def view(
         self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | None = None, bias: Tensor | None = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock, RLock
 from types import TracebackType
@@ -14,6 +15,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from regard.attention import attend, weigh
 from regard.errors import BudgetExceeded, MissingKey, OptionError
 from regard.modes import is_tracing
 from regard.nn.hosts import Attending
@@ -22,6 +24,7 @@ from regard.nn.recorded_slices import of_heads, part_of_mask, places_of
 from regard.planner import choose
 from regard.problem import AttentionProblem, make_problem
 from regard.scores.form import DotForm, Form
+from regard.view.readings import Top, TopWeights
 from regard.view.versions import Versions
 from regard.view.weights_view import WeightsView
 
@@ -39,6 +42,7 @@ def record(
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | slice | None = None,
     budget: int | None = BUDGET,
+    top: int | None = None,
 ) -> Recording:
     """Keep what is needed to read the weights of a model's attention layers, for every call inside a `with`.
 
@@ -62,6 +66,8 @@ def record(
         heads: Which heads to keep; all if left out.
         rows: Which queries to keep; all if left out.
         budget: How many bytes may be kept; None for no limit.
+        top: How many of the heaviest weights of each query to find while the model runs, where it needs no gradient in
+            the pass that computes its output: `top(k)` of a view has them then, up to so many; none if left out.
 
     Example:
         >>> import torch
@@ -74,7 +80,7 @@ def record(
         >>> recording["decoder.layers.0.multihead_attn"].shape
         (2, 4, 5, 7)
     """
-    return Recording(model, layers, heads, rows, budget)
+    return Recording(model, layers, heads, rows, budget, top)
 
 
 class Recording:
@@ -92,12 +98,14 @@ class Recording:
         heads: Sequence[int] | None,
         rows: Sequence[int] | slice | None,
         budget: int | None,
+        top: int | None,
     ) -> None:
         self._modules = choose_layers(model, layers)
         self._every = list(find_layers(model))
         self._heads = None if heads is None else list(_several("heads", heads))
         self._rows = rows if rows is None or isinstance(rows, slice) else list(_several("rows", rows))
         self.budget = budget
+        self._top = 0 if top is None else TopWeights(top).k
         self.bytes = 0
         self._kept: dict[str, list[_Kept]] = {name: [] for name in self._modules}
         self._calls: list[tuple[str, _Kept]] = []
@@ -167,7 +175,7 @@ class Recording:
             )
         # Two small batches tell what a sequence takes and what all share: the score itself says what it keeps.
         one, two = (
-            _nbytes(part, part.form)
+            _nbytes(part, part.form) + self._found_bytes(part)
             for size in (1, 2)
             for part in [
                 self._part(_problem(*layer.blanks(size, n_queries, n_keys), score=layer.score, weights=layer.weights))
@@ -200,22 +208,26 @@ class Recording:
     def __repr__(self) -> str:
         return f"<Recording of {len(self.layers)} layers: {len(self)} calls, {self.bytes:,} bytes>"
 
-    def _take(self, owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
+    def _take(
+        self, owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]
+    ) -> _Kept | None:
+        """What is kept of a call, if its heaviest weights are wanted; None if they are not."""
         name = self._names.get(id(owner))
         if name is None:
-            return
+            return None
         if _is_vmapped(queries) or _is_vmapped(keys):
             raise OptionError(
                 f"{name} must not be recorded inside torch.vmap: its queries and keys are gone when vmap returns. "
                 f"Call the layer with the whole batch, or record outside."
             )
         with self._keeping, torch.no_grad():
-            part = self._part(_problem(*layer.by_head(queries.detach(), keys.detach()), **options))
+            whole = _problem(*layer.by_head(queries.detach(), keys.detach()), **options)
+            part = self._part(whole)
             own = () if layer.mask is None else layer.mask.tensors()
             form, sharing = part.form, layer.sharing if self._heads is None else 1
             if sharing > 1 and isinstance(form, DotForm):
                 form = replace(form, right=form.right[..., ::sharing, :, :])
-            size = _nbytes(part, form, own)
+            size = _nbytes(part, form, own) + self._found_bytes(part)
             if self.budget is not None and self.bytes + size > self.budget:
                 raise BudgetExceeded(
                     f"Recording {name} would keep {size:,} bytes more, {self.bytes + size:,} in all: the budget is "
@@ -237,6 +249,14 @@ class Recording:
             kept = _Kept(problem, copied, sharing if form is not part.form else 1)
             self._kept[name].append(kept)
             self._calls.append((name, kept))
+        if not self._top:
+            return None
+        kept.wanted = _Wanted(self._top, (*whole.grid.batch_shape, whole.grid.n_queries), self._heads, self._rows)
+        return kept
+
+    def _found_bytes(self, part: AttentionProblem) -> int:
+        """What the heaviest weights of a call take: a float32 and an int64 each."""
+        return math.prod(part.grid.batch_shape) * part.grid.n_queries * self._top * 12
 
     def _part(self, problem: AttentionProblem) -> AttentionProblem:
         """The problem for the rows and heads that are wanted."""
@@ -269,6 +289,25 @@ class Recording:
         return replace(problem, queries=queries, mask=part).around(form)
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """Which of the heaviest weights of a call are wanted."""
+
+    k: int
+    shape: tuple[int, ...]  # of the call, but for its keys
+    heads: list[int] | None
+    rows: list[int] | slice | None
+
+    def of(self, found: Top) -> Top:
+        """Of those of every row and head; copies, since others may be handed the same."""
+        return Top(*(self._part(each[..., : self.k]).clone() for each in found))
+
+    def _part(self, tensor: Tensor) -> Tensor:
+        tensor = tensor.reshape(*self.shape, tensor.shape[-1])
+        tensor = tensor if self.heads is None else tensor[..., self.heads, :, :]
+        return tensor if self.rows is None else tensor[..., self.rows, :]
+
+
 class _Kept:
     """What one call of a layer leaves behind: its view, and before somebody asks for that, less than it needs.
 
@@ -280,6 +319,8 @@ class _Kept:
 
     def __init__(self, problem: AttentionProblem, form: Form, sharing: int) -> None:
         self._problem, self._form, self._sharing = problem, form, sharing
+        self.wanted: _Wanted | None = None  # of the heaviest weights, which the call finds
+        self._found: Top | None = None
         if sharing == 1:  # at once: from here on it would notice a change of what it does not own
             _ = self.view
 
@@ -290,7 +331,16 @@ class _Kept:
             form = replace(form, right=form.right.repeat_interleave(self._sharing, -3))
         with torch.no_grad():
             problem = self._problem.around(form)
-            return _Recorded(problem, choose(problem, None))
+            view = _Recorded(problem, choose(problem, None))
+        view._top = self._found
+        return view
+
+    def tell(self, found: Top) -> None:
+        """The heaviest weights of every row and head of the call."""
+        assert self.wanted is not None
+        self._found = self.wanted.of(found)
+        if "view" in self.__dict__:
+            self.view._top = self._found
 
 
 class _Recorded(WeightsView):
@@ -346,8 +396,11 @@ def is_recorded(owner: nn.Module) -> bool:
     return any(id(owner) in recording._names for recording in _open)
 
 
-def note(owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
+def note(owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> Sequence[_Kept]:
     """Tell the recordings that are open here the queries and keys that a layer is about to use.
+
+    Returns:
+        Who wants to be told the heaviest weights of the call, for `attend_and_tell`.
 
     Args:
         owner: The module that models know by name.
@@ -357,14 +410,38 @@ def note(owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, opti
     """
     for recording in _open:
         if id(owner) in recording._names:
-            _tell(owner, layer, queries, keys, options)
-            return
+            return _tell(owner, layer, queries, keys, options)
+    return ()
 
 
-def _tell(owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> None:
-    for recording in dict.fromkeys(_here.get()):
-        if recording in _open:  # a task may go on with its copy of the context after the recording was closed
-            recording._take(owner, layer, queries, keys, options)
+def _tell(
+    owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]
+) -> Sequence[_Kept]:
+    # A task may go on with its copy of the context after a recording was closed.
+    mine = [recording for recording in dict.fromkeys(_here.get()) if recording in _open]
+    kept = [recording._take(owner, layer, queries, keys, options) for recording in mine]
+    return [each for each in kept if each is not None]
+
+
+def attend_and_tell(
+    wanting: Sequence[_Kept], queries: Tensor, keys: Tensor, values: Tensor, options: dict[str, Any], dropout: float
+) -> Tensor:
+    """What `regard.attend` gives, and the heaviest weights to those who want them: in one pass where that can be.
+
+    Args:
+        wanting: As `note` gave them.
+        queries, keys, values: With batch axes of their own, which may be others than `note` was told.
+        options: `score`, `weights` and `mask` as for `regard.attend`.
+        dropout: As for `regard.attend`.
+    """
+    if not wanting or is_tracing():
+        return attend(queries, keys, values, **options, dropout=dropout)
+    view = weigh(queries, keys, values, **options, dropout=dropout)
+    found = view.collect(top=max(each.wanted.k for each in wanting if each.wanted is not None), output=True).top
+    assert found is not None
+    for each in wanting:
+        each.tell(found)
+    return view.output
 
 
 def _without(recordings: tuple[Recording, ...], closed: Recording) -> tuple[Recording, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import attend
 from regard.errors import DtypeError, OptionError, ShapeError
 from regard.grid import Align
 from regard.integrations.transformers.model_mask import ModelMask
@@ -18,7 +18,7 @@ from regard.integrations.transformers.replacing import UNKNOWN, Replacement, Unk
 from regard.masks import Allowed, Causal, KeyMask, Mask, Selected
 from regard.modes import is_tracing
 from regard.nn.base_layer import pool_and_weigh
-from regard.nn.recording import is_recorded, note
+from regard.nn.recording import attend_and_tell, is_recorded, note
 from regard.scores import Bias, ScaledDot, Score, SoftCap
 from regard.weights import Softmax, Weights
 
@@ -76,17 +76,17 @@ def attention_forward(
     call = Call(query, key, value, scaling, softcap, mask, bias, position_bias, s_aux, indices, replacement, align)
     dropped = float(dropout) if module.training else 0.0
     wants_weights = output_attentions or _collects_attentions()
-    recorded = is_recorded(module)
-    if recorded:
+    wanting: Sequence[Any] = ()
+    if is_recorded(module):
         # What a score of a user's makes of keys that heads share need not be the same for each of them.
         sharing, keys = (call.sharing, key) if replacement is None else (1, call.for_each_head(key))
-        note(module, Recorded(call.own_score(), sharing), query, keys, call.without_gradients())
+        wanting = note(module, Recorded(call.own_score(), sharing), query, keys, call.without_gradients())
     if wants_weights:
         keys, values = call.for_each_head(key), call.for_each_head(value)
         pooled, weights = pool_and_weigh(query, keys, values, **call.options(sharing=1), dropout=dropped)
         return pooled.transpose(1, 2).contiguous(), weights
     queries, keys, values, options = call.arguments()
-    pooled = attend(queries, keys, values, **options, dropout=dropped)
+    pooled = attend_and_tell(wanting, queries, keys, values, options, dropped)
     # Heads that share keys have an axis of their own, or are rows: in memory they follow each other in either case.
     pooled = pooled.reshape(*query.shape[:-1], value.shape[-1])
     return pooled.transpose(1, 2).contiguous(), None
