@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks import cuda_contests as contests
+from benchmarks import cuda_second_contests as second
 from benchmarks.measure import runner
 from benchmarks.peers import Call
 from benchmarks.results import write
@@ -55,6 +56,14 @@ ROWS = (
     Row("decoding", contests.decoding, "a sum", (1 / 0.85, None)),
     Row("decoding, soft-capped", contests.decoding_soft_capped, "a sum", (1 / 0.85, None)),
     Row("one query", contests.one_query, "a sum", (1 / 0.8, None)),
+    Row("additive", second.additive, "eager", (0.85 / 29.4, 4.5 / 64.3)),
+    Row("additive in bfloat16", second.additive_in_half, "regard in float32", (1.0, 1.0)),
+    Row("Laplacian", second.laplacian, "eager", (1 / 20, 1 / 15)),
+    Row("sparsemax", second.sparsemax, "compiled", (1 / 8, 1 / 4)),
+    Row("entmax", second.entmax, "regard's sparsemax", (1.5, 1.5)),
+    Row("top-k", second.top_k, "eager", (1 / 4, 1 / 2.5)),
+    Row("all readings", second.all_readings, "regard's forward pass", (3.0, None)),
+    Row("heaviest weights", second.heaviest, "regard's forward pass", (1.6, None)),
 )
 
 
@@ -144,16 +153,22 @@ def memory(*, quick: bool, say: Say) -> dict[str, Any]:
     device = contests.device()
     if device.type != "cuda":
         return {}
-    call = contests.long_gated(quick)
+    found = {}
+    for name, build in (("gated", contests.long_gated), ("additive", second.long_additive)):
+        taken = _memory_of(build(quick))
+        say(f"{name}: {taken / 2**20:,.0f} MiB beside inputs, outputs and gradients")
+        found[name] = {"bytes": taken, "at most": 1 << 30}
+    return found
+
+
+def _memory_of(call: Call) -> int:
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     results = runner(call, "training")()
     torch.cuda.synchronize()
     own = sum(each.numel() * each.element_size() for each in results)
-    taken = torch.cuda.max_memory_allocated() - before - own
-    say(f"{taken / 2**20:,.0f} MiB beside inputs, outputs and gradients")
-    return {"bytes": taken, "at most": 1 << 30}
+    return int(torch.cuda.max_memory_allocated() - before - own)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

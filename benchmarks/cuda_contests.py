@@ -43,18 +43,18 @@ def _half() -> torch.dtype:
     return torch.bfloat16 if device().type == "cuda" else torch.float32
 
 
-def _drawn(*shape: int, dtype: torch.dtype | None = None) -> Tensor:
+def drawn(*shape: int, dtype: torch.dtype | None = None) -> Tensor:
     drawn = torch.randn(*shape, device=device(), dtype=torch.float32)
     return drawn.to(_half() if dtype is None else dtype).requires_grad_()
 
 
-def _inputs(quick: bool, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
+def inputs(quick: bool, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of a shape."""
-    q, k, v = (_drawn(*((1, 2, 64, 16) if quick else shape)) for _ in range(3))
+    q, k, v = (drawn(*((1, 2, 64, 16) if quick else shape)) for _ in range(3))
     return q, k, v
 
 
-def _ours(tensors: tuple[Tensor, ...], leaves: tuple[Tensor, ...] | None = None, **options: Any) -> Call:
+def ours(tensors: tuple[Tensor, ...], leaves: tuple[Tensor, ...] | None = None, **options: Any) -> Call:
     return Call(lambda: attend(*tensors, **options), tensors if leaves is None else leaves)
 
 
@@ -88,13 +88,13 @@ def _flexed(
 
 
 def dot(quick: bool) -> Mapping[str, Call]:
-    tensors = _inputs(quick, 4, 16, 4096, 128)
-    return {OURS: _ours(tensors), "SDPA": _sdpa(tensors)}
+    tensors = inputs(quick, 4, 16, 4096, 128)
+    return {OURS: ours(tensors), "SDPA": _sdpa(tensors)}
 
 
 def causal(quick: bool) -> Mapping[str, Call]:
-    tensors = _inputs(quick, 4, 16, 4096, 128)
-    return {OURS: _ours(tensors, mask=Causal()), "SDPA": _sdpa(tensors, is_causal=True)}
+    tensors = inputs(quick, 4, 16, 4096, 128)
+    return {OURS: ours(tensors, mask=Causal()), "SDPA": _sdpa(tensors, is_causal=True)}
 
 
 class GivenGates(Score):
@@ -111,11 +111,11 @@ class GivenGates(Score):
 
 def _gates(tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
     batch, heads, length, _ = tensors[0].shape
-    return _drawn(batch, heads, length), _drawn(batch, heads, length)
+    return drawn(batch, heads, length), drawn(batch, heads, length)
 
 
 def _gated(quick: bool, mask: Mask | None, allowed: Callable[..., Tensor] | None) -> Mapping[str, Call]:
-    tensors = _inputs(quick, 4, 16, 4096, 128)
+    tensors = inputs(quick, 4, 16, 4096, 128)
     of_queries, of_keys = gates = _gates(tensors)
 
     if device().type != "cuda":
@@ -124,8 +124,8 @@ def _gated(quick: bool, mask: Mask | None, allowed: Callable[..., Tensor] | None
     def change(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return score * torch.sigmoid(of_queries[b, h, i] + of_keys[b, h, j])
 
-    ours = _ours(tensors, (*tensors, *gates), score=GivenGates(*gates), mask=mask)
-    return {OURS: ours, "FlexAttention": _flexed(tensors, change, allowed, gates)}
+    call = ours(tensors, (*tensors, *gates), score=GivenGates(*gates), mask=mask)
+    return {OURS: call, "FlexAttention": _flexed(tensors, change, allowed, gates)}
 
 
 def gated(quick: bool) -> Mapping[str, Call]:
@@ -137,28 +137,28 @@ def causal_and_gated(quick: bool) -> Mapping[str, Call]:
 
 
 def soft_capped(quick: bool) -> Mapping[str, Call]:
-    tensors = _inputs(quick, 4, 16, 4096, 128)
+    tensors = inputs(quick, 4, 16, 4096, 128)
     flexed = _flexed(tensors, lambda score, b, h, i, j: CAP * torch.tanh(score / CAP))
-    return {OURS: _ours(tensors, score=SoftCap(ScaledDot(), CAP)), "FlexAttention": flexed}
+    return {OURS: ours(tensors, score=SoftCap(ScaledDot(), CAP)), "FlexAttention": flexed}
 
 
 def alibi(quick: bool) -> Mapping[str, Call]:
-    tensors = _inputs(quick, 4, 16, 4096, 128)
+    tensors = inputs(quick, 4, 16, 4096, 128)
     term = Alibi.for_heads(tensors[0].shape[1]).to(device())
     slopes = term.slopes
     flexed = _flexed(tensors, lambda score, b, h, i, j: score - slopes[h] * (i - j).abs())
-    return {OURS: _ours(tensors, score=ScaledDot() + term), "FlexAttention": flexed}
+    return {OURS: ours(tensors, score=ScaledDot() + term), "FlexAttention": flexed}
 
 
 def window(quick: bool) -> Mapping[str, Call]:
-    tensors = _inputs(quick, 1, 16, 16_384, 64)
+    tensors = inputs(quick, 1, 16, 16_384, 64)
     width = 16 if quick else 256
     flexed = _flexed(tensors, allowed=lambda b, h, i, j: (i >= j) & (i - j < width))
-    return {OURS: _ours(tensors, mask=Window(before=width - 1, after=0)), "FlexAttention": flexed}
+    return {OURS: ours(tensors, mask=Window(before=width - 1, after=0)), "FlexAttention": flexed}
 
 
 def selected(quick: bool) -> Mapping[str, Call]:
-    q, k, v = tensors = _inputs(quick, 1, 16, 16_384, 64)
+    q, k, v = tensors = inputs(quick, 1, 16, 16_384, 64)
     n, width = q.shape[-2], 8 if quick else 64
     index = torch.rand(n, n if quick else 512, device=device()).topk(width).indices * (1 if quick else n // 512)
 
@@ -167,13 +167,13 @@ def selected(quick: bool) -> Mapping[str, Call]:
         scores = (q.unsqueeze(-2) * keys).sum(-1) / math.sqrt(q.shape[-1])
         return (scores.softmax(-1).unsqueeze(-1) * values).sum(-2)
 
-    return {OURS: _ours(tensors, mask=Selected(index)), "gathered": Call(gathered, tensors)}
+    return {OURS: ours(tensors, mask=Selected(index)), "gathered": Call(gathered, tensors)}
 
 
-def _against_compiled(quick: bool, formula: Callable[..., Tensor], **options: Any) -> Mapping[str, Call]:
-    tensors = _inputs(quick, 2, 8, 2048, 64)
+def against_compiled(quick: bool, formula: Callable[..., Tensor], **options: Any) -> Mapping[str, Call]:
+    tensors = inputs(quick, 2, 8, 2048, 64)
     compiled = formula if quick else torch.compile(formula, dynamic=False)
-    return {OURS: _ours(tensors, **options), "compiled": Call(lambda: compiled(*tensors), tensors)}
+    return {OURS: ours(tensors, **options), "compiled": Call(lambda: compiled(*tensors), tensors)}
 
 
 def gaussian(quick: bool) -> Mapping[str, Call]:
@@ -183,27 +183,27 @@ def gaussian(quick: bool) -> Mapping[str, Call]:
         squares = q.square().sum(-1, keepdim=True) + k.square().sum(-1).unsqueeze(-2) - 2 * (q @ k.mT)
         return (squares / (-2 * width**2)).softmax(-1) @ v
 
-    return _against_compiled(quick, formula, score=Gaussian(width))
+    return against_compiled(quick, formula, score=Gaussian(width))
 
 
 def sigmoid(quick: bool) -> Mapping[str, Call]:
     def formula(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return torch.sigmoid(q @ k.mT / math.sqrt(q.shape[-1])) @ v
 
-    return _against_compiled(quick, formula, weights=Sigmoid())
+    return against_compiled(quick, formula, weights=Sigmoid())
 
 
 def conic(quick: bool) -> Mapping[str, Call]:
     def formula(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return torch.relu(q @ k.mT / math.sqrt(q.shape[-1])) @ v
 
-    return _against_compiled(quick, formula, weights=Conic())
+    return against_compiled(quick, formula, weights=Conic())
 
 
 def _decoding(quick: bool, **options: Any) -> Mapping[str, Call]:
     groups, repeat, n_keys, dim = (2, 2, 64, 16) if quick else (8, 4, 131_072, 128)
-    q = _drawn(1, groups, repeat, 1, dim)
-    k, v = _drawn(1, groups, 1, n_keys, dim), _drawn(1, groups, 1, n_keys, dim)
+    q = drawn(1, groups, repeat, 1, dim)
+    k, v = drawn(1, groups, 1, n_keys, dim), drawn(1, groups, 1, n_keys, dim)
     whole = (q.view(1, groups * repeat, 1, dim), k.squeeze(2), v.squeeze(2))
     calls = {OURS: Call(lambda: attend(q, k, v, **options).view(1, groups * repeat, 1, dim)), READING: _summed(k, v)}
     if not options:
@@ -226,7 +226,7 @@ def decoding_soft_capped(quick: bool) -> Mapping[str, Call]:
 
 def one_query(quick: bool) -> Mapping[str, Call]:
     n_keys = 512 if quick else 4_000_000
-    q, k, v = (_drawn(*shape, dtype=torch.float32) for shape in ((1, 128), (n_keys, 128), (n_keys, 16)))
+    q, k, v = (drawn(*shape, dtype=torch.float32) for shape in ((1, 128), (n_keys, 128), (n_keys, 16)))
 
     def products() -> Tensor:
         squares = q.square().sum(-1, keepdim=True) + k.square().sum(-1) - 2 * (q @ k.mT)
@@ -238,7 +238,7 @@ def one_query(quick: bool) -> Mapping[str, Call]:
 
 def small_calls() -> Mapping[str, Mapping[str, Callable[[], Any]]]:
     """Calls so small that only their way through Python counts."""
-    tensors = [_drawn(2, 4, 16, 32).detach() for _ in range(3)]
+    tensors = [drawn(2, 4, 16, 32).detach() for _ in range(3)]
     rules: dict[str, Weights] = {"sigmoid": Sigmoid()}
     plain: dict[str, Callable[[], Any]] = {
         OURS: lambda: attend(*tensors),
@@ -247,7 +247,7 @@ def small_calls() -> Mapping[str, Mapping[str, Callable[[], Any]]]:
     }
     theirs = torch.nn.MultiheadAttention(256, 8, batch_first=True, device=device()).train()
     ours = nn.MultiHeadAttention(256, 8, batch_first=True).to(device()).train()
-    x = _drawn(4, 32, 256, dtype=torch.float32).detach()
+    x = drawn(4, 32, 256, dtype=torch.float32).detach()
     layers: dict[str, Callable[[], Any]] = {
         OURS: lambda: ours(x, x, x, need_weights=False),
         "PyTorch": lambda: theirs(x, x, x, need_weights=False),
@@ -257,6 +257,6 @@ def small_calls() -> Mapping[str, Mapping[str, Callable[[], Any]]]:
 
 def long_gated(quick: bool) -> Call:
     """So many pairs that n × m would take 128 GiB."""
-    tensors = _inputs(quick, 1, 1, 131_072, 128)
+    tensors = inputs(quick, 1, 1, 131_072, 128)
     gates = _gates(tensors)
-    return _ours(tensors, (*tensors, *gates), score=GivenGates(*gates))
+    return ours(tensors, (*tensors, *gates), score=GivenGates(*gates))

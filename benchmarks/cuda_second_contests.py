@@ -1,0 +1,142 @@
+"""More rows of `benchmarks/cuda.py`: scores by channels, thresholds, choices and readings; ours first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from benchmarks import formulas
+from benchmarks.cuda_contests import OURS, against_compiled, device, drawn, inputs, ours
+from benchmarks.peers import Call
+from regard import Additive, Entmax, Laplacian, Score, Sparsemax, TopK, attend, weigh
+
+HIDDEN = 64
+CHOSEN = 32
+HEAVIEST = 8
+PICTURE = (256, 256)
+Formula = Callable[..., Tensor]
+
+
+def _vectors(quick: bool, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
+    shape = (2, 64, 16) if quick else (16, 2048, 64)
+    return tuple(drawn(*shape, dtype=dtype) for _ in range(3))
+
+
+def _by_channels(quick: bool, score: Score, formula: Formula, learned: tuple[Tensor, ...]) -> Mapping[str, Call]:
+    """A score whose formula builds n × m × channels numbers in plain torch."""
+    tensors = _vectors(quick)
+    leaves = (*tensors, *learned)
+    compiled = formula if quick else torch.compile(formula, dynamic=False)
+    return {
+        OURS: ours(tensors, leaves, score=score),
+        "eager": Call(lambda: formula(*leaves), leaves),
+        "compiled": Call(lambda: compiled(*leaves), leaves),
+    }
+
+
+def _additive(quick: bool, dtype: torch.dtype = torch.float32) -> tuple[Additive, tuple[Tensor, ...]]:
+    torch.manual_seed(0)
+    dim, hidden = (16, 8) if quick else (64, HIDDEN)
+    score = Additive(dim, dim, hidden).to(device(), dtype)
+    learned = dict(score.named_parameters())
+    return score, tuple(learned[name] for name in ("W1", "W2", "b", "v"))
+
+
+def additive(quick: bool) -> Mapping[str, Call]:
+    score, learned = _additive(quick)
+    return _by_channels(quick, score, formulas.additive, learned)
+
+
+def additive_in_half(quick: bool) -> Mapping[str, Call]:
+    """Half precision beside ourselves in float32."""
+    calls = {}
+    for name, dtype in ((OURS, torch.bfloat16), ("regard in float32", torch.float32)):
+        score, learned = _additive(quick, dtype)
+        tensors = _vectors(quick, dtype)
+        call = ours(tensors, (*tensors, *learned), score=score)
+        calls[name] = Call(call.compute, call.leaves, same=name == OURS)
+    return calls
+
+
+def laplacian(quick: bool) -> Mapping[str, Call]:
+    width = 8.0
+
+    def formula(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (-(q.unsqueeze(-2) - k.unsqueeze(-3)).abs().sum(-1) / width).softmax(-1) @ v
+
+    return _by_channels(quick, Laplacian(width), formula, ())
+
+
+def _sparsemax_formula(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """By sorting, as the papers have it."""
+    scores = (q @ k.mT / math.sqrt(q.shape[-1])).float()
+    ordered = scores.sort(-1, descending=True).values
+    sums = ordered.cumsum(-1) - 1
+    places = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
+    support = (places * ordered > sums).sum(-1, keepdim=True)
+    threshold = sums.gather(-1, support - 1) / support
+    return (scores - threshold).clamp(min=0).to(v.dtype) @ v
+
+
+def sparsemax(quick: bool) -> Mapping[str, Call]:
+    return against_compiled(quick, _sparsemax_formula, weights=Sparsemax())
+
+
+def entmax(quick: bool) -> Mapping[str, Call]:
+    """Beside our own sparsemax."""
+    tensors = inputs(quick, 2, 8, 2048, 64)
+    other = ours(tensors, weights=Sparsemax())
+    return {
+        OURS: ours(tensors, weights=Entmax(1.5)),
+        "regard's sparsemax": Call(other.compute, other.leaves, same=False),
+    }
+
+
+def top_k(quick: bool) -> Mapping[str, Call]:
+    tensors = inputs(quick, 2, 8, 2048, 64)
+    return {
+        OURS: ours(tensors, weights=TopK(CHOSEN)),
+        "eager": Call(lambda: formulas.top_k(*tensors, CHOSEN), tensors),
+    }
+
+
+def _beside_forward(quick: bool, read: Callable[..., object]) -> Mapping[str, Call]:
+    """Readings beside our own forward pass, in the time of both."""
+    tensors = tuple(each.detach() for each in inputs(quick, 4, 16, 4096, 128))
+
+    def call() -> Tensor:
+        read(*tensors)
+        return tensors[0]
+
+    return {
+        OURS: Call(call),
+        "regard's forward pass": Call(lambda: attend(*tensors, engine="tiled"), same=False),
+    }
+
+
+def all_readings(quick: bool) -> Mapping[str, Call]:
+    picture = (8, 8) if quick else PICTURE
+    return _beside_forward(
+        quick, lambda q, k, v: weigh(q, k, v).collect(top=HEAVIEST, entropy=True, received=True, map=picture)
+    )
+
+
+def heaviest(quick: bool) -> Mapping[str, Call]:
+    """The output with the heaviest weights of each query."""
+
+    def read(q: Tensor, k: Tensor, v: Tensor) -> object:
+        view = weigh(q, k, v)
+        return view.collect(top=HEAVIEST, output=True), view.output
+
+    return _beside_forward(quick, read)
+
+
+def long_additive(quick: bool) -> Call:
+    """So many pairs and hidden units that eager would take 1 TiB."""
+    shape = (64, 16) if quick else (65_536, 64)
+    score, learned = _additive(quick)
+    tensors = tuple(drawn(*shape, dtype=torch.float32) for _ in range(3))
+    return ours(tensors, (*tensors, *learned), score=score)
