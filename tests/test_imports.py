@@ -112,10 +112,12 @@ def run(code: str) -> str:
 
 
 OPTIONAL = {
+    "accelerate",
     "hypothesis",
     "matplotlib",
     "numba",
     "pandas",
+    "peft",
     "polars",
     "pyarrow",
     "pytest",

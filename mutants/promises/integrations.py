@@ -50,6 +50,27 @@ INTEGRATIONS = (
         (f"{_TESTS}/test_replacing.py -k own",),
     ),
     Mutant(
+        "what is replaced is used through what PEFT wraps it in",
+        "regard/integrations/transformers/replacing.py",
+        'found = getattr(module._modules.get(NAME), "active", None)',
+        "found = module._modules.get(NAME)",
+        (f"{_TESTS}/test_adapters.py -k saved_with_it",),
+    ),
+    Mutant(
+        "pickles are read only when somebody asks for it",
+        "regard/integrations/transformers/loading.py",
+        "use_safetensors=None if pickles else True",
+        "use_safetensors=None",
+        (f"{_TESTS}/test_loading.py -k not_read",),
+    ),
+    Mutant(
+        "Python of a checkpoint runs only when somebody asks for it",
+        "regard/integrations/transformers/loading.py",
+        'if options.get("trust_remote_code") is None:',
+        "if False:",
+        (f"{_TESTS}/test_loading.py -k only_when_asked",),
+    ),
+    Mutant(
         "a layer's name is whole",
         "regard/nn/layer_names.py",
         'name.startswith(f"{layer}.")',

@@ -92,7 +92,10 @@ def one_of(layer: str | int, known: Mapping[str, object], every: Sequence[str]) 
 
 def offered(wanted: Sequence[str | int], names: Sequence[str]) -> str:
     """A sentence that says what there is, with what is near to a wrong name in front."""
-    near = [each for name in wanted if isinstance(name, str) for each in get_close_matches(name, names, 3, 0.5)]
+    texts = [name for name in wanted if isinstance(name, str)]
+    # Of a model within another, as a wrapper has it, names have more in front.
+    near = [each for name in texts for each in names if f".{name}." in f".{each}."][:3]
+    near += [each for name in texts for each in get_close_matches(name, names, 3, 0.5)]
     meant = f"Near to that: {listed(list(dict.fromkeys(near)))}. " if near else ""
     return f"{meant}There are {listed(names)}."
 

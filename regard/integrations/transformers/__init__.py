@@ -18,6 +18,7 @@ Example:
 from __future__ import annotations
 
 import regard.integrations.transformers.registration  # noqa: F401  what registers
+from regard.integrations.transformers.loading import load
 from regard.integrations.transformers.replacing import replace, restore
 
-__all__ = ["replace", "restore"]
+__all__ = ["load", "replace", "restore"]

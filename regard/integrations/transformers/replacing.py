@@ -34,6 +34,11 @@ class Replacement(nn.Module):
         super().__init__()
         self.score, self.weights, self.mask = score, weights, mask
 
+    @property
+    def active(self) -> Replacement:
+        """Itself. What wraps it, as PEFT does to save it with an adapter, answers with what is then in use."""
+        return self
+
     def mask_on(self, device: torch.device, align: Align | Unknown) -> Mask | None:
         """The mask with its tensors on a device, placed where the queries of a call stand among keys."""
         return None if self.mask is None else _placed(self.mask, align).to(device)
@@ -76,7 +81,7 @@ def _placed(mask: Mask, align: Align | Unknown) -> Mask:
 
 def replacement_of(module: nn.Module) -> Replacement | None:
     """What was put in place of a layer's own rule, score or scope."""
-    found = module._modules.get(NAME)
+    found = getattr(module._modules.get(NAME), "active", None)
     return found if isinstance(found, Replacement) else None
 
 
@@ -127,6 +132,12 @@ def replace(
             raise OptionError(
                 f"`layers` must name layers of transformers: {name} is a {type(layer).__name__} of regard.nn. "
                 f"Set its score, weights or mask itself."
+            )
+        held = layer._modules.get(NAME)
+        if not isinstance(held, Replacement | None):
+            raise OptionError(
+                f"`layers` must hold their replacement themselves: {name} has it in a {type(held).__name__}. "
+                f"Replace before peft.get_peft_model wraps the model, or restore(model) first."
             )
     for layer in chosen.values():
         had = replacement_of(layer) or Replacement(None, None, None)

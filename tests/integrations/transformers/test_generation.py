@@ -1,5 +1,7 @@
 """Generation on regard: the tokens that eager writes, wherever eager is sure of them."""
 
+import contextlib
+
 import pytest
 import torch
 import transformers
@@ -62,6 +64,41 @@ def test_windows_shorter_than_what_was_written(name, cache):
     model = causal_model(name)
     assert model.config.sliding_window < 9
     check_same_tokens(model, PROMPT, cache_implementation=cache)
+
+
+class Stream(contextlib.nullcontext):
+    """What stands for a stream of a GPU where there is none: caches are moved in their turn."""
+
+    def wait_stream(self, other):
+        pass
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+@pytest.mark.parametrize("cache", ["dynamic", "offloaded", "offloaded_static"])
+def test_caches_that_wait_elsewhere(name, cache, monkeypatch):
+    model = causal_model(name)
+    if torch.cuda.is_available():
+        model.cuda()
+    else:
+        monkeypatch.setattr(torch, "Stream", Stream)
+        monkeypatch.setattr(torch.cuda, "default_stream", lambda device: Stream())
+    prompt, mask = PROMPT.to(model.device), PADDED.to(model.device)
+    check_same_tokens(model, prompt, attention_mask=mask, cache_implementation=cache)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, on which they are tried themselves")
+@pytest.mark.parametrize("cache", ["offloaded", "offloaded_static"])
+def test_without_a_gpu_it_is_not_regard_that_refuses_to_move_caches(cache):
+    model = causal_model("llama")
+    for implementation in ("regard", "eager"):
+        with pytest.raises((AssertionError, RuntimeError), match="CUDA|NVIDIA"):
+            write(model, implementation, PROMPT, cache_implementation=cache)
+
+
+def test_a_cache_in_eight_bits():
+    model = causal_model("llama")
+    cache = {"cache_implementation": "quantized", "cache_config": {"backend": "fp8"}}
+    check_same_tokens(model, PROMPT, attention_mask=PADDED, max_new_tokens=8, **cache)
 
 
 def test_without_a_cache():
