@@ -148,6 +148,25 @@ def host_times(*, quick: bool, say: Say) -> dict[str, Any]:
     return found
 
 
+def training_step(*, quick: bool, say: Say) -> dict[str, Any]:
+    """How long a step of a small model takes, host and device together."""
+    calls = second.training_steps(quick)
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(3 if quick else 40):
+        for name in calls if turn % 2 == 0 else reversed(calls):
+            if contests.device().type == "cuda":
+                torch.cuda.synchronize()
+            start = time.perf_counter()
+            calls[name]()
+            if contests.device().type == "cuda":
+                torch.cuda.synchronize()
+            if turn >= (0 if quick else WARM_UP):
+                times[name].append(time.perf_counter() - start)
+    found = {name: statistics.median(each) for name, each in times.items()}
+    say(", ".join(f"{name} {each * 1e3:.2f} ms" for name, each in found.items()))
+    return {"seconds": found, "ratio": found[contests.OURS] / found["PyTorch"], "at most": 1.1}
+
+
 def memory(*, quick: bool, say: Say) -> dict[str, Any]:
     """What a forward and backward pass takes beside inputs, outputs and gradients."""
     device = contests.device()
@@ -175,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and keep; 1 if a row failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [row.name for row in ROWS]
-    parser.add_argument("--only", nargs="+", choices=[*names, "host", "memory"], metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=[*names, "host", "training step", "memory"], metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds; nothing is written")
     options = parser.parse_args(arguments)
     if contests.device().type != "cuda" and not options.quick:
@@ -183,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work: dict[str, Callable[..., dict[str, Any]]] = {
         row.name: lambda row=row, **how: measure_row(row, **how) for row in ROWS
     }
-    work |= {"host": host_times, "memory": memory}
+    work |= {"host": host_times, "training step": training_step, "memory": memory}
     found, failed = {}, False
     for name in options.only or work:
         print(name, flush=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from benchmarks import formulas
 from benchmarks.cuda_contests import OURS, against_compiled, device, drawn, inputs, ours
 from benchmarks.peers import Call
-from regard import Additive, Entmax, Laplacian, Score, Sparsemax, TopK, attend, weigh
+from regard import Additive, Entmax, Laplacian, Score, Sparsemax, TopK, attend, nn, weigh
 
 HIDDEN = 64
 CHOSEN = 32
@@ -140,3 +140,26 @@ def long_additive(quick: bool) -> Call:
     score, learned = _additive(quick)
     tensors = tuple(drawn(*shape, dtype=torch.float32) for _ in range(3))
     return ours(tensors, (*tensors, *learned), score=score)
+
+
+def training_steps(quick: bool) -> Mapping[str, Callable[[], object]]:
+    """A step of the pronouncer's Transformer (`examples/pronounce`), beside PyTorch's with the same weights."""
+    batch, letters, phonemes = (4, 8, 7) if quick else (256, 8, 7)
+    sizes = {"d_model": 256, "nhead": 4, "num_encoder_layers": 4, "num_decoder_layers": 4, "dim_feedforward": 1024}
+    options = {**sizes, "dropout": 0.25, "norm_first": True, "batch_first": True, "device": device()}
+    theirs, own = torch.nn.Transformer(**options), nn.Transformer(**options)
+    own.load_state_dict(theirs.state_dict())
+    source, target = (torch.randn(batch, length, 256, device=device()) for length in (letters, phonemes))
+    causal = torch.nn.Transformer.generate_square_subsequent_mask(phonemes, device=device())
+
+    def step_of(model: torch.nn.Module) -> Callable[[], object]:
+        optimizer = torch.optim.AdamW(model.parameters(), fused=device().type == "cuda")
+
+        def step() -> None:
+            optimizer.zero_grad()
+            model(source, target, tgt_mask=causal, tgt_is_causal=True).square().mean().backward()
+            optimizer.step()
+
+        return step
+
+    return {OURS: step_of(own), "PyTorch": step_of(theirs)}
