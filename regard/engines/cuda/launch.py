@@ -160,10 +160,10 @@ class Launch:
 
     @property
     def _is_exact(self) -> bool:
-        """Whether squared distances are sums of differences, first of all."""
+        """Whether a score is summed channel by channel, differences first of all."""
         program = self.program
-        if program.form == codes.WEIGHTED_SQUARE:
-            return True  # a product would be of rounded numbers
+        if program.form not in (codes.DOT, codes.SQUARE) or program.weight is not None:
+            return True  # no product serves, or it would be of rounded numbers
         # A step that shows rounding, or multiplies it by what nobody knows.
         shows = not {*COMPACT, codes.SCALE}.isdisjoint(program.steps) and program.left.dtype == torch.float32
         return program.form == codes.SQUARE and shows

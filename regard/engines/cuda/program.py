@@ -28,6 +28,8 @@ from regard.weights import Softmax
 # Pairs of all batch entries up to which one launch of a kernel for any rule and mask costs less than faster ones.
 SMALL = 1 << 18
 
+FUNCTIONS = {"square": codes.SQUARE, "tanh": codes.TANH, "absolute": codes.ABSOLUTE, "differ": codes.DIFFER}
+
 Role: TypeAlias = Literal["row", "column", "number", "table"]
 
 
@@ -40,7 +42,7 @@ class Program:
     left: Tensor
     right: Tensor
     values: Tensor
-    weight: Tensor | None  # of the channels of squared distances, (..., channels)
+    weight: Tensor | None  # of channels, (..., channels)
     sink: Tensor | None  # one that is a tensor
     form: int  # its code
     scale: float
@@ -211,9 +213,7 @@ def _tensors_of(problem: AttentionProblem, *, factors: bool) -> _Tensors:
 
 
 def _form_code(form: Form) -> int:
-    if not isinstance(form, ChannelForm):
-        return codes.DOT
-    return codes.SQUARE if form.weight is None else codes.WEIGHTED_SQUARE
+    return FUNCTIONS[form.function] if isinstance(form, ChannelForm) else codes.DOT
 
 
 def _weight_of(form: Form) -> Tensor | None:

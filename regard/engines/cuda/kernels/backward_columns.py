@@ -105,7 +105,7 @@ def differentiate_column_tile(
     to_values = pooled_product(weights, to_output, to_values, PRECISION, SAFE)
     if FORM != DOT:
         to_keys, _, sums = add_differences(
-            to_keys, to_keys, sums, slopes, queries, sides, at, dims, DIM, False, EXACT, PRECISION
+            to_keys, to_keys, sums, slopes, queries, sides, inputs, at, dims, DIM, FORM, False, EXACT, PRECISION
         )
     elif RULE != UNIFORM:
         to_keys = slope_product(slopes, queries, to_keys, PRECISION, SAFE)
@@ -206,8 +206,8 @@ def differentiate_column_block(
 
     if FORM != DOT:
         if not (EXACT or SAFE):
-            to_keys += sums[:, None] * keys.to(tl.float32)
-        to_keys = to_keys * (2.0 * weight)[None, :]
+            to_keys = 2.0 * (to_keys + sums[:, None] * keys.to(tl.float32))
+        to_keys = to_keys * weight[None, :]
     if PROJECTED == 0:
         to_keys = without_broken(to_keys, keys)
     lines = tl.cast(entry, tl.int64) * n_keys + columns

@@ -97,7 +97,7 @@ def differentiate_row_tile(
     learned = added(learned, more, LEARNS)
     if FORM != DOT:
         to_queries, squares, sums = add_differences(
-            to_queries, squares, sums, slopes, keys, sides, at, dims, DIM, LEARNS_WEIGHT, EXACT, PRECISION
+            to_queries, squares, sums, slopes, keys, sides, inputs, at, dims, DIM, FORM, LEARNS_WEIGHT, EXACT, PRECISION
         )
     else:
         to_queries = slope_product(slopes, keys, to_queries, PRECISION, SAFE)
@@ -177,8 +177,8 @@ def differentiate_row_block(
     lines = tl.cast(entry, tl.int64) * n_queries + rows
     if FORM != DOT:
         if not (EXACT or SAFE):
-            to_queries += sums[:, None] * queries.to(tl.float32)
-        to_queries = to_queries * (2.0 * weight)[None, :]
+            to_queries = 2.0 * (to_queries + sums[:, None] * queries.to(tl.float32))
+        to_queries = to_queries * weight[None, :]
         if LEARNS_WEIGHT:
             if WEIGHED != 0:
                 tl.store(outputs[3] + lines[:, None] * DIM + dims[None, :], squares, mask=inside)
