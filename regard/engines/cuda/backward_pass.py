@@ -198,7 +198,7 @@ def _differentiate(
         kernel,
         n_programs,
         (
-            launch.inputs,
+            launch.walked,
             gradient,
             tuple(facts),
             (*filled, flags),

@@ -135,7 +135,7 @@ def _launch_rows(
         pool_rows,
         n_programs,
         (
-            launch.inputs,
+            launch.walked,
             (*outputs, flags),
             launch.program.terms,
             launch.mask,

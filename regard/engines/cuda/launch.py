@@ -75,6 +75,15 @@ class Launch:
         return tuple([part for each in zip(tensors, program.layout.strides, strict=False) for part in each])
 
     @cached_property
+    def walked(self) -> tuple[Any, ...]:
+        """The inputs, and what was prepared for walks along channels."""
+        prepared, given = self.program.prepared, self.inputs
+        if not prepared:
+            return given
+        strides = self.program.layout.strides[len(given) // 2 :]
+        return (*given, tuple([part for each in zip(prepared, strides, strict=False) for part in each]))
+
+    @cached_property
     def mask(self) -> tuple[Any, ...]:
         mask, strides = self.program.mask, self.program.layout.strides
         stop = len(strides) - len(self.program.beside)

@@ -39,6 +39,9 @@ class Shape(NamedTuple):
         return max(block_of(self.dim), block_of(self.value_dim))
 
 
+PREPARED = 128  # vectors whose coordinates lie together, channel by channel; tiles are no larger
+SHARED = 4  # channels that share a reciprocal
+
 CHUNK = 16  # blocks that a program of the safe pass looks after
 
 # What is taken where the settings of a shape need more shared memory than there is: own block, the other's, stages.

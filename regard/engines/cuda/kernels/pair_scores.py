@@ -9,7 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.channels import add_channels, channel_values, summed_channels
+from regard.engines.cuda.kernels.channel_tiles import rounding_of, walked_scores
+from regard.engines.cuda.kernels.channels import CHANNELS, add_channels, channel_values, summed_channels
 from regard.engines.cuda.kernels.products import scored_product, slope_product
 from regard.engines.cuda.kernels.tile_scores import start_of
 from regard.engines.kernels import codes
@@ -66,6 +67,16 @@ def squared_norms(vectors):
 
 
 @triton.jit
+def norms_of(vectors, weight, numbers, scale, inputs, STEPS: tl.constexpr, FORM: tl.constexpr):
+    """‖left‖², of squared distances; where channels are walked, how rounding shows in a score."""
+    if FORM != CHANNELS and len(inputs) % 2 == 1:
+        norms = rounding_of(weight, numbers, scale, STEPS)
+    else:
+        norms = squared_norms(vectors)
+    return norms
+
+
+@triton.jit
 def pair_scores(
     left,
     right,
@@ -84,7 +95,7 @@ def pair_scores(
 
     Args:
         left, right: The tile's vectors.
-        norms: ‖left‖², of squared distances.
+        norms: As `norms_of`.
         sides: As `channels.load_coordinate` takes them.
         weight: Of each channel.
         inputs: Of the problem.
@@ -98,6 +109,8 @@ def pair_scores(
     elif left.shape[0] == 1:
         values = channel_values(left.to(tl.float32), right.to(tl.float32), inputs, FORM)
         scores = tl.sum(values * weight[None, :], 1)[None, :] * scale
+    elif len(sides[0]) > 5:
+        scores = walked_scores(sides, inputs, at, norms, DIM, FORM, left.shape[0], right.shape[0]) * scale
     elif EXACT:
         scores = summed_channels(sides, inputs, at, DIM, FORM) * scale
     else:
