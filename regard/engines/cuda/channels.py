@@ -26,11 +26,16 @@ def prepared(vectors: Tensor, form: int) -> tuple[Tensor, Tensor]:
     n_blocks, channels = blocks_of(length, PREPARED), blocks_of(dim, SHARED) * SHARED
     flat = vectors.reshape(-1, length, dim)
     flat = flat if dim == 1 or flat.stride(-1) == 1 else flat.contiguous()
-    options = {"dtype": torch.float32, "device": vectors.device}
-    made = torch.empty(*lead, n_blocks * channels * PREPARED, **options)
-    ranges = torch.empty(*lead, n_blocks * 2, **options)
+    made = vectors.new_empty(*lead, n_blocks * channels * PREPARED, dtype=torch.float32)
+    ranges = vectors.new_empty(*lead, n_blocks * 2, dtype=torch.float32)
     with on_device(vectors.device):
         prepare_coordinates[(math.prod(lead) * n_blocks,)](
             flat, made, ranges, length, dim, flat.stride(0), flat.stride(1), FORM=form, PADDED=channels
         )
     return made, ranges
+
+
+def nothing_summed(n_entries: int, length: int, dim: int, device: torch.device) -> Tensor:
+    """Sums for each channel of each vector, as `prepared` has coordinates: zeros so far."""
+    size = blocks_of(length, PREPARED) * blocks_of(dim, SHARED) * SHARED * PREPARED
+    return torch.zeros(n_entries * size, dtype=torch.float32, device=device)

@@ -104,6 +104,20 @@ def column_settings(shape: Shape, memory: int) -> Settings:
 
 
 @cache
+def walked_settings(shape: Shape, length: int = 64) -> Settings:
+    """Where channels are walked: a thread's pairs and their products must stay in registers.
+
+    Args:
+        shape: Of the problem.
+        length: How many vectors there are on the side that stays.
+    """
+    if length <= 16:
+        return Settings(16, 64, 4, 1)
+    width = block_of(shape.value_dim)
+    return Settings(64, 64, 4, 1) if width <= 64 else Settings(64 if width <= 128 else 32, 32, 4, 1)
+
+
+@cache
 def general_settings(shape: Shape, length: int, behind: Settings | None = None, *, by_rows: bool = True) -> Settings:
     """Of kernels for any rule and mask: small blocks, which are soon compiled.
 

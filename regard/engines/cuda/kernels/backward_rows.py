@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.channel_tiles import side_of
+from regard.engines.cuda.kernels.channel_tiles import load_sums, side_of
 from regard.engines.cuda.kernels.pair_scores import (
     DOT,
     add_differences,
@@ -98,7 +98,21 @@ def differentiate_row_tile(
     learned = added(learned, more, LEARNS)
     if FORM != DOT:
         to_queries, squares, sums = add_differences(
-            to_queries, squares, sums, slopes, keys, sides, inputs, at, dims, DIM, FORM, LEARNS_WEIGHT, EXACT, PRECISION
+            to_queries,
+            squares,
+            sums,
+            slopes,
+            keys,
+            sides,
+            inputs,
+            at,
+            entry,
+            dims,
+            DIM,
+            FORM,
+            LEARNS_WEIGHT,
+            EXACT,
+            PRECISION,
         )
     else:
         to_queries = slope_product(slopes, keys, to_queries, PRECISION, SAFE)
@@ -177,7 +191,12 @@ def differentiate_row_block(
     inside = (rows < n_queries)[:, None] & (dims < DIM)[None, :]
     lines = tl.cast(entry, tl.int64) * n_queries + rows
     if FORM != DOT:
-        if not (EXACT or SAFE):
+        side = side_of(inputs, row_start, row_span, n_queries, 0, FORM)
+        if len(side) > 5:
+            to_queries = load_sums(inputs, side, entry, sums, dims, DIM, FORM, False)
+            if LEARNS_WEIGHT:
+                squares = load_sums(inputs, side, entry, sums, dims, DIM, FORM, True)
+        elif not (EXACT or SAFE):
             to_queries = 2.0 * (to_queries + sums[:, None] * queries.to(tl.float32))
         to_queries = to_queries * weight[None, :]
         if LEARNS_WEIGHT:

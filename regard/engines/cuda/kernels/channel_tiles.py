@@ -24,6 +24,7 @@ THREADS = tl.constexpr(128)
 
 # log₂ of the largest factors of rows and columns up to which four channels share a reciprocal: (1 + 2³¹)⁴ < 2¹²⁷.
 SHARING = tl.constexpr(31.0)
+PAIRING = tl.constexpr(62.0)  # and up to which two do
 # Σ|w|, times what multiplies a score, up to which it does not show that a tanh near 0 is a difference of larger
 # numbers; and log₂ of the factors from which on the tanh of a rounded sum is no better.
 SMALL_SUM = tl.constexpr(64.0)
@@ -171,3 +172,99 @@ def as_product(tile):
     """A tile, laid out as products of matrices are, which sum rows in a few steps: a product of nothing is added."""
     nothing = tl.zeros((tile.shape[0], 16), tl.bfloat16)
     return tl.dot(nothing, tl.zeros((16, tile.shape[1]), tl.bfloat16), computed_once(tile))
+
+
+@triton.jit
+def summed_place(side, entry, PADDED: tl.constexpr):
+    """Where sums of the first vector of a tile begin, of channel 0."""
+    start, n_blocks = tl.cast(side[2], tl.int64), tl.cdiv(side[4], PREPARED)
+    block = tl.cast(entry, tl.int64) * n_blocks + start // PREPARED
+    return block * (PADDED * PREPARED) + start % PREPARED
+
+
+@triton.jit
+def add_to(pointer, terms):
+    """Add the sums of rows of a tile `(columns of a thread, rows, threads along columns)` to what is there."""
+    tl.store(pointer, tl.load(pointer) + tl.sum(tl.sum(terms, 0), 1))
+
+
+@triton.jit
+def walk_slopes(slopes, sides, inputs, at, entry, DIM: tl.constexpr, FORM: tl.constexpr, VALUES: tl.constexpr):
+    """Add Σ_j dS ∂φ/∂left to the first sums behind what was prepared and, where `VALUES`, Σ_j dS φ to the second.
+
+    Of tanh = 1 − 2r, a quarter of the one, since its slope is 4r (1 − r); and Σ_j dS r in place of the other.
+    """
+    PADDED: tl.constexpr = (DIM + SHARED - 1) // SHARED * SHARED
+    OWN: tl.constexpr = slopes.shape[0]
+    ALONG: tl.constexpr = THREADS // OWN
+    WIDE: tl.constexpr = slopes.shape[1] // ALONG
+    prepared = inputs[len(inputs) - 1]
+    own, along = tl.arange(0, OWN), tl.arange(0, ALONG)[None, None, :] * WIDE
+    place = summed_place(sides[0], entry, PADDED) + own
+    to_slopes, to_values = prepared[8] + place, prepared[8] + place
+    if VALUES:
+        to_values = prepared[9] + place
+    ones = prepared_line(sides[0], at, PADDED) + own[None, :, None]
+    others = prepared_line(sides[1], at, PADDED) + (along + tl.arange(0, WIDE)[:, None, None])
+    slopes = tl.permute(tl.reshape(slopes, (OWN, ALONG, WIDE)), (2, 0, 1))
+    slopes = tl.sum(slopes[:, :, :, None], 3)  # as `computed_once`
+    tl.debug_barrier()  # what was added last is there
+    if FORM == TANH:
+        if range_of(sides[0], at, 0) + range_of(sides[1], at, 0) <= PAIRING:
+            for _ in range(0, PADDED, 2):
+                a = 1.0 + tl.load(ones) * tl.load(others)
+                b = 1.0 + tl.load(ones + PREPARED) * tl.load(others + PREPARED)
+                both = reciprocal(a * b)
+                a, b = both * b, both * a
+                add_to(to_slopes, slopes * (a - a * a))
+                add_to(to_slopes + PREPARED, slopes * (b - b * b))
+                if VALUES:
+                    add_to(to_values, slopes * a)
+                    add_to(to_values + PREPARED, slopes * b)
+                    to_values += 2 * PREPARED
+                ones += 2 * PREPARED
+                others += 2 * PREPARED
+                to_slopes += 2 * PREPARED
+        else:
+            for _ in range(0, DIM):
+                a = reciprocal(1.0 + tl.load(ones) * tl.load(others))
+                add_to(to_slopes, slopes * (a - a * a))
+                if VALUES:
+                    add_to(to_values, slopes * a)
+                    to_values += PREPARED
+                ones += PREPARED
+                others += PREPARED
+                to_slopes += PREPARED
+    elif FORM == ABSOLUTE or (FORM == SQUARE or VALUES):
+        for _ in range(0, DIM):
+            one, other = tl.load(ones), tl.load(others)
+            if FORM == ABSOLUTE:
+                add_to(to_slopes, tl.where(one > other, slopes, 0.0) - tl.where(one < other, slopes, 0.0))
+                if VALUES:
+                    add_to(to_values, slopes * tl.abs(one - other))
+            elif FORM == SQUARE:
+                terms = slopes * (one - other)
+                add_to(to_slopes, 2.0 * terms)
+                if VALUES:
+                    add_to(to_values, terms * (one - other))
+            else:
+                add_to(to_values, tl.where(one != other, slopes, 0.0))
+            ones += PREPARED
+            others += PREPARED
+            to_slopes += PREPARED
+            to_values += PREPARED
+
+
+@triton.jit
+def load_sums(inputs, side, entry, sums, dims, DIM: tl.constexpr, FORM: tl.constexpr, VALUES: tl.constexpr):
+    """Σ_j dS ∂φ/∂left of a block of vectors or, where `VALUES`, Σ_j dS φ, `(vectors, dims)`; `sums`: Σ_j dS."""
+    PADDED: tl.constexpr = (DIM + SHARED - 1) // SHARED * SHARED
+    place = summed_place(side, entry, PADDED) + side[3][:, None] + dims[None, :] * PREPARED
+    tl.debug_barrier()  # what was added last is there
+    found = tl.load(inputs[len(inputs) - 1][8 + VALUES] + place, mask=(dims < DIM)[None, :], other=0.0)
+    if FORM == TANH:
+        if VALUES:
+            found = sums[:, None] - 2.0 * found
+        else:
+            found = 4.0 * found
+    return found

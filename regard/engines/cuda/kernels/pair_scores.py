@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.channel_tiles import rounding_of, walked_scores
+from regard.engines.cuda.kernels.channel_tiles import rounding_of, walk_slopes, walked_scores
 from regard.engines.cuda.kernels.channels import CHANNELS, add_channels, channel_values, summed_channels
 from regard.engines.cuda.kernels.products import scored_product, slope_product
 from regard.engines.cuda.kernels.tile_scores import start_of
@@ -135,6 +135,7 @@ def add_differences(
     sides,
     inputs,
     at,
+    entry,
     dims,
     DIM,
     FORM: tl.constexpr,
@@ -144,9 +145,12 @@ def add_differences(
 ):
     """found + Σ_j dS ∂φ/∂left and squares + Σ_j dS φ, for each channel.
 
-    Where products serve: half of it, and sums + Σ_j dS is to be multiplied by left in the end, and added to that.
+    Where channels are walked, nothing: see `walk_slopes`. Where products serve: half of it, and sums + Σ_j dS is to be multiplied by left in the end, and added to that.
     """
-    if EXACT:
+    if len(sides[0]) > 5:
+        walk_slopes(slopes, sides, inputs, at, entry, DIM, FORM, SQUARES)
+        sums += tl.sum(slopes, 1)
+    elif EXACT:
         found, squares = add_channels(found, squares, slopes, sides, inputs, at, dims, DIM, FORM, SQUARES)
     else:
         found = slope_product(-slopes, right, found, PRECISION, False)
