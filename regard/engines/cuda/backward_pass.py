@@ -199,8 +199,9 @@ def _differentiate(
     if program.prepared:
         from regard.engines.cuda.channels import nothing_summed
 
-        n_sums = 2 if learns.get("LEARNS_WEIGHT") else 1
-        summed = tuple([nothing_summed(launch.n_entries, length, launch.dim, launch.device) for _ in range(n_sums)])
+        own, n_sums = settings.rows if by_rows else settings.columns, 2 if learns.get("LEARNS_WEIGHT") else 1
+        sizes = launch.n_entries, length, launch.dim, own
+        summed = tuple([nothing_summed(*sizes, launch.device) for _ in range(n_sums)])
     launch.run(
         kernel,
         n_programs,

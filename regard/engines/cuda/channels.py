@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.cuda.kernels.channel_tiles import prepare_coordinates
-from regard.engines.cuda.launch_settings import PREPARED, SHARED, blocks_of
+from regard.engines.cuda.launch_settings import PREPARED, SHARED, THREADS, blocks_of
 from regard.engines.cuda.launcher import on_device
 
 
@@ -35,7 +35,10 @@ def prepared(vectors: Tensor, form: int) -> tuple[Tensor, Tensor]:
     return made, ranges
 
 
-def nothing_summed(n_entries: int, length: int, dim: int, device: torch.device) -> Tensor:
-    """Sums for each channel of each vector, as `prepared` has coordinates: zeros so far."""
-    size = blocks_of(length, PREPARED) * blocks_of(dim, SHARED) * SHARED * PREPARED
+def nothing_summed(n_entries: int, length: int, dim: int, own: int, device: torch.device) -> Tensor:
+    """Sums for each channel of each vector, as `prepared` has coordinates: zeros so far.
+
+    Of a tile with `own` vectors, several threads have one, and a sum each.
+    """
+    size = THREADS // own * blocks_of(length, PREPARED) * blocks_of(dim, SHARED) * SHARED * PREPARED
     return torch.zeros(n_entries * size, dtype=torch.float32, device=device)

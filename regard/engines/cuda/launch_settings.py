@@ -41,6 +41,7 @@ class Shape(NamedTuple):
 
 PREPARED = 128  # vectors whose coordinates lie together, channel by channel; tiles are no larger
 SHARED = 4  # channels that share a reciprocal
+THREADS = 128  # of a tile, four warps
 
 CHUNK = 16  # blocks that a program of the safe pass looks after
 

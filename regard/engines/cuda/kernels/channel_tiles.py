@@ -20,7 +20,7 @@ from regard.engines.cuda.kernels.tile_scores import SCALE, start_of
 
 PREPARED = tl.constexpr(launch_settings.PREPARED)  # vectors of a block
 SHARED = tl.constexpr(launch_settings.SHARED)  # channels that share a reciprocal, of which there is a multiple
-THREADS = tl.constexpr(128)
+THREADS = tl.constexpr(launch_settings.THREADS)
 
 # log₂ of the largest factors of rows and columns up to which four channels share a reciprocal: (1 + 2³¹)⁴ < 2¹²⁷.
 SHARING = tl.constexpr(31.0)
@@ -175,17 +175,17 @@ def as_product(tile):
 
 
 @triton.jit
-def summed_place(side, entry, PADDED: tl.constexpr):
-    """Where sums of the first vector of a tile begin, of channel 0."""
+def summed_place(side, entry, PADDED: tl.constexpr, ALONG: tl.constexpr):
+    """Where sums of the first vector of a tile begin, of channel 0: each vector has so many, for a thread each."""
     start, n_blocks = tl.cast(side[2], tl.int64), tl.cdiv(side[4], PREPARED)
     block = tl.cast(entry, tl.int64) * n_blocks + start // PREPARED
-    return block * (PADDED * PREPARED) + start % PREPARED
+    return (block * (PADDED * PREPARED) + start % PREPARED) * ALONG
 
 
 @triton.jit
 def add_to(pointer, terms):
-    """Add the sums of rows of a tile `(columns of a thread, rows, threads along columns)` to what is there."""
-    tl.store(pointer, tl.load(pointer) + tl.sum(tl.sum(terms, 0), 1))
+    """Add what each thread sums of a tile `(columns of a thread, rows, threads along columns)` to what is there."""
+    tl.store(pointer, tl.load(pointer) + tl.sum(terms, 0))
 
 
 @triton.jit
@@ -200,7 +200,8 @@ def walk_slopes(slopes, sides, inputs, at, entry, DIM: tl.constexpr, FORM: tl.co
     WIDE: tl.constexpr = slopes.shape[1] // ALONG
     prepared = inputs[len(inputs) - 1]
     own, along = tl.arange(0, OWN), tl.arange(0, ALONG)[None, None, :] * WIDE
-    place = summed_place(sides[0], entry, PADDED) + own
+    STEP: tl.constexpr = PREPARED * ALONG
+    place = summed_place(sides[0], entry, PADDED, ALONG) + own[:, None] * ALONG + tl.arange(0, ALONG)[None, :]
     to_slopes, to_values = prepared[8] + place, prepared[8] + place
     if VALUES:
         to_values = prepared[9] + place
@@ -208,7 +209,6 @@ def walk_slopes(slopes, sides, inputs, at, entry, DIM: tl.constexpr, FORM: tl.co
     others = prepared_line(sides[1], at, PADDED) + (along + tl.arange(0, WIDE)[:, None, None])
     slopes = tl.permute(tl.reshape(slopes, (OWN, ALONG, WIDE)), (2, 0, 1))
     slopes = tl.sum(slopes[:, :, :, None], 3)  # as `computed_once`
-    tl.debug_barrier()  # what was added last is there
     if FORM == TANH:
         if range_of(sides[0], at, 0) + range_of(sides[1], at, 0) <= PAIRING:
             for _ in range(0, PADDED, 2):
@@ -217,24 +217,24 @@ def walk_slopes(slopes, sides, inputs, at, entry, DIM: tl.constexpr, FORM: tl.co
                 both = reciprocal(a * b)
                 a, b = both * b, both * a
                 add_to(to_slopes, slopes * (a - a * a))
-                add_to(to_slopes + PREPARED, slopes * (b - b * b))
+                add_to(to_slopes + STEP, slopes * (b - b * b))
                 if VALUES:
                     add_to(to_values, slopes * a)
-                    add_to(to_values + PREPARED, slopes * b)
-                    to_values += 2 * PREPARED
+                    add_to(to_values + STEP, slopes * b)
+                    to_values += 2 * STEP
                 ones += 2 * PREPARED
                 others += 2 * PREPARED
-                to_slopes += 2 * PREPARED
+                to_slopes += 2 * STEP
         else:
             for _ in range(0, DIM):
                 a = reciprocal(1.0 + tl.load(ones) * tl.load(others))
                 add_to(to_slopes, slopes * (a - a * a))
                 if VALUES:
                     add_to(to_values, slopes * a)
-                    to_values += PREPARED
+                    to_values += STEP
                 ones += PREPARED
                 others += PREPARED
-                to_slopes += PREPARED
+                to_slopes += STEP
     elif FORM == ABSOLUTE or (FORM == SQUARE or VALUES):
         for _ in range(0, DIM):
             one, other = tl.load(ones), tl.load(others)
@@ -251,17 +251,20 @@ def walk_slopes(slopes, sides, inputs, at, entry, DIM: tl.constexpr, FORM: tl.co
                 add_to(to_values, tl.where(one != other, slopes, 0.0))
             ones += PREPARED
             others += PREPARED
-            to_slopes += PREPARED
-            to_values += PREPARED
+            to_slopes += STEP
+            to_values += STEP
 
 
 @triton.jit
 def load_sums(inputs, side, entry, sums, dims, DIM: tl.constexpr, FORM: tl.constexpr, VALUES: tl.constexpr):
     """Σ_j dS ∂φ/∂left of a block of vectors or, where `VALUES`, Σ_j dS φ, `(vectors, dims)`; `sums`: Σ_j dS."""
     PADDED: tl.constexpr = (DIM + SHARED - 1) // SHARED * SHARED
-    place = summed_place(side, entry, PADDED) + side[3][:, None] + dims[None, :] * PREPARED
-    tl.debug_barrier()  # what was added last is there
-    found = tl.load(inputs[len(inputs) - 1][8 + VALUES] + place, mask=(dims < DIM)[None, :], other=0.0)
+    ALONG: tl.constexpr = THREADS // side[3].shape[0]
+    place = summed_place(side, entry, PADDED, ALONG) + side[3][:, None] * ALONG + dims[None, :] * (PREPARED * ALONG)
+    tl.debug_barrier()  # what other threads added is there
+    found = tl.zeros((side[3].shape[0], dims.shape[0]), tl.float32)
+    for along in tl.static_range(ALONG):
+        found += tl.load(inputs[len(inputs) - 1][8 + VALUES] + place + along, mask=(dims < DIM)[None, :], other=0.0)
     if FORM == TANH:
         if VALUES:
             found = sums[:, None] - 2.0 * found

@@ -145,7 +145,8 @@ def add_differences(
 ):
     """found + Σ_j dS ∂φ/∂left and squares + Σ_j dS φ, for each channel.
 
-    Where channels are walked, nothing: see `walk_slopes`. Where products serve: half of it, and sums + Σ_j dS is to be multiplied by left in the end, and added to that.
+    Where channels are walked, nothing: see `walk_slopes`. Where products serve: half of it, and sums + Σ_j dS is to be
+    multiplied by left in the end, and added to that.
     """
     if len(sides[0]) > 5:
         walk_slopes(slopes, sides, inputs, at, entry, DIM, FORM, SQUARES)
