@@ -197,62 +197,96 @@ def walk_slopes(slopes, sides, inputs, at, entry, DIM: tl.constexpr, FORM: tl.co
     PADDED: tl.constexpr = (DIM + SHARED - 1) // SHARED * SHARED
     OWN: tl.constexpr = slopes.shape[0]
     ALONG: tl.constexpr = THREADS // OWN
-    WIDE: tl.constexpr = slopes.shape[1] // ALONG
-    prepared = inputs[len(inputs) - 1]
-    own, along = tl.arange(0, OWN), tl.arange(0, ALONG)[None, None, :] * WIDE
+    WIDE: tl.constexpr = 8 if slopes.shape[1] // ALONG > 8 else slopes.shape[1] // ALONG
+    PARTS: tl.constexpr = slopes.shape[1] // ALONG // WIDE
     STEP: tl.constexpr = PREPARED * ALONG
-    place = summed_place(sides[0], entry, PADDED, ALONG) + own[:, None] * ALONG + tl.arange(0, ALONG)[None, :]
+    prepared = inputs[len(inputs) - 1]
+    own, along = tl.arange(0, OWN), tl.arange(0, ALONG)
+    place = summed_place(sides[0], entry, PADDED, ALONG) + own[:, None] * ALONG + along[None, :]
     to_slopes, to_values = prepared[8] + place, prepared[8] + place
     if VALUES:
         to_values = prepared[9] + place
     ones = prepared_line(sides[0], at, PADDED) + own[None, :, None]
-    others = prepared_line(sides[1], at, PADDED) + (along + tl.arange(0, WIDE)[:, None, None])
-    slopes = tl.permute(tl.reshape(slopes, (OWN, ALONG, WIDE)), (2, 0, 1))
-    slopes = tl.sum(slopes[:, :, :, None], 3)  # as `computed_once`
+    others = along[None, None, :] * (PARTS * WIDE) + tl.arange(0, WIDE)[:, None, None]
+    others = prepared_line(sides[1], at, PADDED) + others
+    parts = parts_of(slopes, OWN, ALONG, PARTS, WIDE)
     if FORM == TANH:
         if range_of(sides[0], at, 0) + range_of(sides[1], at, 0) <= PAIRING:
             for _ in range(0, PADDED, 2):
-                a = 1.0 + tl.load(ones) * tl.load(others)
-                b = 1.0 + tl.load(ones + PREPARED) * tl.load(others + PREPARED)
-                both = reciprocal(a * b)
-                a, b = both * b, both * a
-                add_to(to_slopes, slopes * (a - a * a))
-                add_to(to_slopes + STEP, slopes * (b - b * b))
+                one, next_one = tl.load(ones), tl.load(ones + PREPARED)
+                of_a, of_b = tl.zeros((WIDE, OWN, ALONG), tl.float32), tl.zeros((WIDE, OWN, ALONG), tl.float32)
+                values_of_a, values_of_b = of_a, of_b
+                for part in tl.static_range(PARTS):
+                    x = 1.0 + one * tl.load(others + part * WIDE)
+                    y = 1.0 + next_one * tl.load(others + (PREPARED + part * WIDE))
+                    both = reciprocal(x * y)
+                    a, b = both * y, both * x
+                    of_a += parts[part] * (a - a * a)
+                    of_b += parts[part] * (b - b * b)
+                    if VALUES:
+                        values_of_a += parts[part] * a
+                        values_of_b += parts[part] * b
+                add_to(to_slopes, of_a)
+                add_to(to_slopes + STEP, of_b)
                 if VALUES:
-                    add_to(to_values, slopes * a)
-                    add_to(to_values + STEP, slopes * b)
-                    to_values += 2 * STEP
+                    add_to(to_values, values_of_a)
+                    add_to(to_values + STEP, values_of_b)
                 ones += 2 * PREPARED
                 others += 2 * PREPARED
                 to_slopes += 2 * STEP
+                to_values += 2 * STEP
         else:
             for _ in range(0, DIM):
-                a = reciprocal(1.0 + tl.load(ones) * tl.load(others))
-                add_to(to_slopes, slopes * (a - a * a))
+                one = tl.load(ones)
+                found = tl.zeros((WIDE, OWN, ALONG), tl.float32)
+                values = found
+                for part in tl.static_range(PARTS):
+                    a = reciprocal(1.0 + one * tl.load(others + part * WIDE))
+                    found += parts[part] * (a - a * a)
+                    if VALUES:
+                        values += parts[part] * a
+                add_to(to_slopes, found)
                 if VALUES:
-                    add_to(to_values, slopes * a)
-                    to_values += STEP
+                    add_to(to_values, values)
                 ones += PREPARED
                 others += PREPARED
                 to_slopes += STEP
+                to_values += STEP
     elif FORM == ABSOLUTE or (FORM == SQUARE or VALUES):
         for _ in range(0, DIM):
-            one, other = tl.load(ones), tl.load(others)
-            if FORM == ABSOLUTE:
-                add_to(to_slopes, tl.where(one > other, slopes, 0.0) - tl.where(one < other, slopes, 0.0))
-                if VALUES:
-                    add_to(to_values, slopes * tl.abs(one - other))
-            elif FORM == SQUARE:
-                terms = slopes * (one - other)
-                add_to(to_slopes, 2.0 * terms)
-                if VALUES:
-                    add_to(to_values, terms * (one - other))
-            else:
-                add_to(to_values, tl.where(one != other, slopes, 0.0))
+            one = tl.load(ones)
+            found = tl.zeros((WIDE, OWN, ALONG), tl.float32)
+            values = found
+            for part in tl.static_range(PARTS):
+                apart = one - tl.load(others + part * WIDE)
+                if FORM == ABSOLUTE:
+                    found += tl.where(apart > 0, parts[part], 0.0) - tl.where(apart < 0, parts[part], 0.0)
+                    values += parts[part] * tl.abs(apart)
+                elif FORM == SQUARE:
+                    found += 2.0 * (parts[part] * apart)
+                    values += parts[part] * (apart * apart)
+                else:
+                    values += tl.where(apart != 0, parts[part], 0.0)
+            if FORM == ABSOLUTE or FORM == SQUARE:
+                add_to(to_slopes, found)
+            if VALUES:
+                add_to(to_values, values)
             ones += PREPARED
             others += PREPARED
             to_slopes += STEP
             to_values += STEP
+
+
+@triton.jit
+def parts_of(slopes, OWN: tl.constexpr, ALONG: tl.constexpr, PARTS: tl.constexpr, WIDE: tl.constexpr):
+    """A tile in parts `(columns of a thread, rows, threads along columns)`, for one multiply-add after another."""
+    tile = tl.permute(tl.reshape(slopes, (OWN, ALONG, PARTS * WIDE)), (2, 0, 1))
+    tile = tl.reshape(tl.sum(tile[:, :, :, None], 3), (PARTS, WIDE, OWN, ALONG))  # as `computed_once`
+    which = tl.arange(0, PARTS)[:, None, None, None]
+    parts = ()
+    for part in tl.static_range(PARTS):
+        parts = parts + (tl.sum(tl.where(which == part, tile, 0.0), 0),)
+    return parts
 
 
 @triton.jit
