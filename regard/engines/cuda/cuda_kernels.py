@@ -15,7 +15,6 @@ from regard.masks import Allowed
 from regard.modes import is_capturing
 from regard.problem import AttentionProblem
 from regard.scores import steps
-from regard.scores.form import ChannelForm
 from regard.weights import OnePass
 
 if TYPE_CHECKING:
@@ -49,8 +48,6 @@ class CudaKernels(Kernels):
         form, rule = problem.form, problem.rule
         if not isinstance(rule, OnePass):
             return f"the kernels of this device do not have {type(rule).__name__}"
-        if isinstance(form, ChannelForm) and form.function != "square":
-            return f"the kernels of this device do not have {type(problem.score).__name__}"
         from regard.engines.cuda.masks import longest_list
         from regard.engines.cuda.program import can_join, is_small
 

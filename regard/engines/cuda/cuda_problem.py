@@ -77,7 +77,7 @@ class CudaProblem(Compiled):
         centre = None if centre is None else centre.contiguous()
         facts = facts_of(launch, given, to_output, None if centre is None else (centre, launch.strides_of(centre)))
 
-        n_fixed = 3 if self.program.form == codes.WEIGHTED_SQUARE else 2
+        n_fixed = 2 if self.program.weight is None else 3
         wanted = [
             _Wanted(place, *role)
             for place, role in enumerate(self.program.roles, start=n_fixed)

@@ -14,6 +14,7 @@ from regard.engines.cuda.launch_settings import (
     blocks_of,
     forward_settings,
     shared_memory,
+    walked_settings,
 )
 from regard.engines.cuda.listed_pass import pool_lists
 
@@ -88,7 +89,12 @@ def pool_flagged(
 
 def _settings(launch: Launch) -> Settings:
     return launch.program.layout.keep(
-        "forward", lambda: forward_settings(launch.shape, launch.n_queries, shared_memory(launch.device))
+        "forward",
+        lambda: (
+            walked_settings(launch.shape, launch.n_queries)
+            if launch.program.prepared
+            else forward_settings(launch.shape, launch.n_queries, shared_memory(launch.device))
+        ),
     )
 
 
@@ -135,7 +141,7 @@ def _launch_rows(
         pool_rows,
         n_programs,
         (
-            launch.inputs,
+            launch.walked,
             (*outputs, flags),
             launch.program.terms,
             launch.mask,

@@ -61,7 +61,7 @@ def pool_any(
         *_kinds(launch),
     )
     arguments = (
-        _coded_pairs(launch.inputs),
+        _inputs(launch),
         (
             output,
             _coded(strides if split else (*strides, 0)),
@@ -134,7 +134,7 @@ def differentiate_any(
         differentiate_any_rows if by_rows else differentiate_any_columns,
         n_programs if flags is None else blocks_of(n_programs, CHUNK),
         (
-            _coded_pairs(launch.inputs),
+            _inputs(launch),
             _coded_pairs(gradient),
             tuple(facts),
             (
@@ -166,7 +166,7 @@ def differentiate_relative(launch: Launch, gradient: Strided, facts: Facts, step
         differentiate_table,
         launch.n_entries * n_groups,
         (
-            _coded_pairs(launch.inputs),
+            _inputs(launch),
             _coded_pairs(gradient),
             tuple(facts),
             (copies,),
@@ -187,7 +187,7 @@ def differentiate_relative(launch: Launch, gradient: Strided, facts: Facts, step
             ),
         ),
         {
-            "FORM": program.form,
+            "FORM": _form(launch),
             "STEPS": steps,
             "LEARNS": tuple([codes.BY_PAIR if place == step else 0 for place in range(len(steps))]),
             "TABLE": step,
@@ -222,6 +222,17 @@ def _coded_pairs(parts: tuple[Any, ...]) -> tuple[Any, ...]:
 def _coded_output(output: Tensor | tuple[int, ...] | None, beside: Stand) -> Any:
     """What a kernel writes to: a tensor, its strides, or nothing."""
     return beside.number if output is None else _coded(output) if isinstance(output, tuple) else output
+
+
+def _form(launch: Launch) -> int:
+    """Products or sums over channels."""
+    return codes.DOT if launch.program.form == codes.DOT else codes.CHANNELS
+
+
+def _inputs(launch: Launch) -> tuple[Any, ...]:
+    """Queries, keys, values and what channels have."""
+    inputs, form = _coded_pairs(launch.inputs), launch.program.form
+    return inputs if form == codes.DOT else (*inputs, coded(form))
 
 
 def _kinds(launch: Launch) -> tuple[int, ...]:
@@ -261,7 +272,7 @@ def _sizes(launch: Launch) -> tuple[int, ...]:
 
 def _constants(launch: Launch, settings: Settings) -> dict[str, Any]:
     return {
-        "FORM": launch.program.form,
+        "FORM": _form(launch),
         "STEPS": _steps(launch),
         "ROUGH": launch.is_rough,
         "PRECISION": launch.general_precision,

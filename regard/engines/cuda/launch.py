@@ -75,6 +75,15 @@ class Launch:
         return tuple([part for each in zip(tensors, program.layout.strides, strict=False) for part in each])
 
     @cached_property
+    def walked(self) -> tuple[Any, ...]:
+        """The inputs, and what was prepared for walks along channels."""
+        prepared, given = self.program.prepared, self.inputs
+        if not prepared:
+            return given
+        strides = self.program.layout.strides[len(given) // 2 :]
+        return (*given, tuple([part for each in zip(prepared, strides, strict=False) for part in each]))
+
+    @cached_property
     def mask(self) -> tuple[Any, ...]:
         mask, strides = self.program.mask, self.program.layout.strides
         stop = len(strides) - len(self.program.beside)
@@ -160,10 +169,10 @@ class Launch:
 
     @property
     def _is_exact(self) -> bool:
-        """Whether squared distances are sums of differences, first of all."""
+        """Whether a score is summed channel by channel, differences first of all."""
         program = self.program
-        if program.form == codes.WEIGHTED_SQUARE:
-            return True  # a product would be of rounded numbers
+        if program.form not in (codes.DOT, codes.SQUARE) or program.weight is not None:
+            return True  # no product serves, or it would be of rounded numbers
         # A step that shows rounding, or multiplies it by what nobody knows.
         shows = not {*COMPACT, codes.SCALE}.isdisjoint(program.steps) and program.left.dtype == torch.float32
         return program.form == codes.SQUARE and shows

@@ -39,6 +39,10 @@ class Shape(NamedTuple):
         return max(block_of(self.dim), block_of(self.value_dim))
 
 
+PREPARED = 128  # vectors whose coordinates lie together, channel by channel; tiles are no larger
+SHARED = 4  # channels that share a reciprocal
+THREADS = 128  # of a tile, four warps
+
 CHUNK = 16  # blocks that a program of the safe pass looks after
 
 # What is taken where the settings of a shape need more shared memory than there is: own block, the other's, stages.
@@ -98,6 +102,20 @@ def column_settings(shape: Shape, memory: int) -> Settings:
         by_dim = {64: Settings(64, 32, 4, 2), 128: Settings(32, 32, 4, 1)}
     own, other, warps, stages = _fitting(_choice(by_dim, shape), shape, memory, backward=True)
     return Settings(other, own, warps, stages)
+
+
+@cache
+def walked_settings(shape: Shape, length: int = 64) -> Settings:
+    """Where channels are walked: a thread's pairs and their products must stay in registers.
+
+    Args:
+        shape: Of the problem.
+        length: How many vectors there are on the side that stays.
+    """
+    if length <= 16:
+        return Settings(16, 64, 4, 1)
+    width = block_of(shape.value_dim)
+    return Settings(64, 64, 4, 1) if width <= 64 else Settings(64 if width <= 128 else 32, 32, 4, 1)
 
 
 @cache

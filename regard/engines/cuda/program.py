@@ -28,6 +28,8 @@ from regard.weights import Softmax
 # Pairs of all batch entries up to which one launch of a kernel for any rule and mask costs less than faster ones.
 SMALL = 1 << 18
 
+FUNCTIONS = {"square": codes.SQUARE, "tanh": codes.TANH, "absolute": codes.ABSOLUTE, "differ": codes.DIFFER}
+
 Role: TypeAlias = Literal["row", "column", "number", "table"]
 
 
@@ -40,7 +42,8 @@ class Program:
     left: Tensor
     right: Tensor
     values: Tensor
-    weight: Tensor | None  # of the channels of squared distances, (..., channels)
+    weight: Tensor | None  # of channels, (..., channels)
+    prepared: tuple[Tensor, ...]  # of queries and of keys, see `channels.py`; none where channels are not walked
     sink: Tensor | None  # one that is a tensor
     form: int  # its code
     scale: float
@@ -71,8 +74,8 @@ def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Progr
     form, grid, rule = problem.form, problem.grid, RULES[type(problem.rule)]
     assert isinstance(form, DotForm | ChannelForm)
     small = is_small(grid)
-    tensors = _tensors_of(problem, factors=not small)
     mask = mask_tensors(problem.mask, grid, may_list=not small)
+    tensors = _tensors_of(problem, factors=not small, walked=not (small or mask.lists or grid.n_queries == 1))
     steps = tuple([each.code for each in tensors.steps])
     has_sink = isinstance(problem.rule, Softmax) and problem.rule.sink is not None
     numbers = tuple([each.numbers for each in tensors.steps])
@@ -109,6 +112,7 @@ def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Progr
         tensors.right,
         tensors.values,
         tensors.weight,
+        tensors.prepared,
         tensors.sink,
         kind[0],
         float(form.scale),
@@ -155,18 +159,20 @@ class _Tensors:
     right: Tensor
     values: Tensor
     weight: Tensor | None
+    prepared: tuple[Tensor, ...]
     sink: Tensor | None
     steps: tuple[_Term, ...]
 
     @property
     def n_inputs(self) -> int:
         """How many come before those of the steps."""
-        return 3 + (self.weight is not None) + (self.sink is not None)
+        return 3 + (self.weight is not None) + len(self.prepared) + (self.sink is not None)
 
     def strided(self) -> list[tuple[Tensor, int]]:
         """Each with the number of its own axes."""
         found = [(self.left, 2), (self.right, 2), (self.values, 2)]
-        found += [(each, own) for each, own in ((self.weight, 1), (self.sink, 0)) if each is not None]
+        numbers = (self.weight, 1), *[(each, 1) for each in self.prepared], (self.sink, 0)
+        found += [(each, own) for each, own in numbers if each is not None]
         return found + [each for step in self.steps for each in step.tensors]
 
     def of_every_entry(self, batch_shape: tuple[int, ...]) -> _Tensors:
@@ -180,6 +186,7 @@ class _Tensors:
             whole(self.right, 2),
             whole(self.values, 2),
             None if self.weight is None else whole(self.weight, 1),
+            tuple(whole(each, 1) for each in self.prepared),
             None if self.sink is None else whole(self.sink, 0),
             tuple(
                 replace(step, tensors=tuple((whole(each, own), own) for each, own in step.tensors))
@@ -188,8 +195,11 @@ class _Tensors:
         )
 
 
-def _tensors_of(problem: AttentionProblem, *, factors: bool) -> _Tensors:
-    """What a program holds: converted first, so that strides are those of what is read; factors of gates if wanted."""
+def _tensors_of(problem: AttentionProblem, *, factors: bool, walked: bool) -> _Tensors:
+    """What a program holds: converted first, so that strides are those of what is read; factors of gates if wanted.
+
+    `walked`: whether tiles of channels are.
+    """
     form = problem.form
     assert isinstance(form, DotForm | ChannelForm)
     left, right = _together(form.left.detach()), _together(form.right.detach())
@@ -202,6 +212,7 @@ def _tensors_of(problem: AttentionProblem, *, factors: bool) -> _Tensors:
         right,
         _together(problem.values.detach()),
         None if weight is None else weight.float(),
+        _prepared(form, left, right) if walked else (),
         None if sink is None else sink.float(),
         tuple(
             _with_factors(term, left) if factors else term
@@ -211,9 +222,16 @@ def _tensors_of(problem: AttentionProblem, *, factors: bool) -> _Tensors:
 
 
 def _form_code(form: Form) -> int:
-    if not isinstance(form, ChannelForm):
-        return codes.DOT
-    return codes.SQUARE if form.weight is None else codes.WEIGHTED_SQUARE
+    return FUNCTIONS[form.function] if isinstance(form, ChannelForm) else codes.DOT
+
+
+def _prepared(form: Form, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
+    """Coordinates and their ranges, of queries and of keys; nothing where products serve."""
+    if not isinstance(form, ChannelForm) or (form.function == "square" and form.weight is None):
+        return ()
+    from regard.engines.cuda.channels import prepared  # imports Triton, which may be missing
+
+    return (*prepared(left, _form_code(form)), *prepared(right, _form_code(form)))
 
 
 def _weight_of(form: Form) -> Tensor | None:

@@ -99,7 +99,10 @@ def pool_again(kind: Hashable, queries: Tensor, keys: Tensor, values: Tensor) ->
     shape = outputs[0]
     output = torch.empty(shape, dtype=values.dtype, device=values.device)
     peaks, totals = torch.empty((2, *shape[:-1]), dtype=torch.float32, device=values.device).unbind()
-    given = (queries, inputs[1], keys, inputs[3], values, inputs[5]), (output, outputs[1], peaks, totals, *outputs[4:])
+    given = (
+        (queries, inputs[1], keys, inputs[3], values, inputs[5], *inputs[6:]),
+        (output, outputs[1], peaks, totals, *outputs[4:]),
+    )
     with on_device(queries.device):
         launch(kernel, n_programs, (*given, *others), constants, options, layout=layout, variant=variant)
     return output
@@ -118,9 +121,9 @@ def remember(kind: Hashable, problem: AttentionProblem) -> None:
         return
     (inputs, outputs, *others) = made.arguments
     given = problem.queries, problem.keys, problem.values
-    if len(inputs) != 2 * len(given) or outputs[0].shape != problem.output_shape:
+    if len(inputs) // 2 != len(given) or outputs[0].shape != problem.output_shape:
         return
-    if any(each.data_ptr() != given.data_ptr() for each, given in zip(inputs[::2], given, strict=True)):
+    if any(each.data_ptr() != given.data_ptr() for each, given in zip(inputs[:6:2], given, strict=True)):
         return
     # A tensor that was made for this call, as for a sink, would be written by one stream and read by others; and who
     # captures a graph would have its address when it is forgotten here.
@@ -128,7 +131,7 @@ def remember(kind: Hashable, problem: AttentionProblem) -> None:
         return
     if len(_KNOWN) >= MOST_KEPT:
         del _KNOWN[next(iter(_KNOWN))]  # the oldest
-    strides = tuple([part if isinstance(part, tuple) else None for part in inputs])
+    strides = tuple([None if isinstance(part, Tensor) else part for part in inputs])
     # Outputs are made anew: the shape stands for the first.
     kept = strides, (problem.output_shape, outputs[1], None, None, *outputs[4:]), *others
     _KNOWN[kind] = made._replace(arguments=kept)

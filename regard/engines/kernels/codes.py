@@ -35,8 +35,11 @@ BY_PAIR: Final = 2
 
 # On a GPU: forms.
 DOT: Final = 0
-SQUARE: Final = 1
-WEIGHTED_SQUARE: Final = 2
+SQUARE: Final = 1  # sums over channels: of squared differences, tanh(l + r), |l − r|, [l ≠ r]
+TANH: Final = 2
+ABSOLUTE: Final = 3
+DIFFER: Final = 4
+CHANNELS: Final = 5  # any of them: a number says which
 
 # On a GPU: how a mask is given, as places in a tuple that says of what it is made. A line: the bounds of row 0, which
 # go on by one column from row to row. The first column of each row and the one after its last. A byte for each pair,

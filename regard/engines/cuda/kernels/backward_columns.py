@@ -8,14 +8,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from regard.engines.cuda.kernels.channel_tiles import load_sums, side_of
 from regard.engines.cuda.kernels.elementary import is_not_finite
 from regard.engines.cuda.kernels.pair_scores import (
     DOT,
     add_differences,
     load_tile,
     load_weights,
+    norms_of,
     pair_scores,
-    squared_norms,
     store_tile,
 )
 from regard.engines.cuda.kernels.products import pooled_product, scored_product, slope_product
@@ -79,8 +80,8 @@ def differentiate_column_tile(
         gradient[0], gradient[1], at, row_start, row_span, sizes[0], value_dims, VALUE_DIM, not MASKED
     )
     sides = (
-        (inputs[2], inputs[3], column_start, column_span, sizes[1]),
-        (inputs[0], inputs[1], row_start, row_span, sizes[0]),
+        side_of(inputs, column_start, column_span, sizes[1], 1, FORM),
+        side_of(inputs, row_start, row_span, sizes[0], 0, FORM),
     )
     raw = tl.zeros((COLUMNS, ROWS), tl.float32)
     if RULE != UNIFORM:
@@ -105,7 +106,7 @@ def differentiate_column_tile(
     to_values = pooled_product(weights, to_output, to_values, PRECISION, SAFE)
     if FORM != DOT:
         to_keys, _, sums = add_differences(
-            to_keys, to_keys, sums, slopes, queries, sides, at, dims, DIM, False, EXACT, PRECISION
+            to_keys, to_keys, sums, slopes, queries, sides, inputs, at, entry, dims, DIM, FORM, False, EXACT, PRECISION
         )
     elif RULE != UNIFORM:
         to_keys = slope_product(slopes, queries, to_keys, PRECISION, SAFE)
@@ -164,12 +165,12 @@ def differentiate_column_block(
     keys = load_tile(inputs[2], inputs[3], at, column_start, column_span, n_keys, dims, DIM, False)
     values = load_tile(inputs[4], inputs[5], at, column_start, column_span, n_keys, value_dims, VALUE_DIM, False)
     norms = column_span
-    if FORM != DOT:
-        norms = squared_norms(keys)
     origins = load_origins(terms, at, column_start, STEPS, True)
     of_columns = load_line(terms, origins, at, column_start, column_span, n_keys, STEPS, True, by_sum, False)
     numbers = load_numbers(terms, at, STEPS)
     weight = load_weights(inputs, at, dims, DIM, FORM)
+    if FORM != DOT:
+        norms = norms_of(keys, weight, numbers, scale, inputs, STEPS, FORM)
     known = (keys, norms, values, of_columns, numbers, weight)
 
     from_tile, to_tile, from_whole, to_whole = row_ranges(
@@ -205,9 +206,12 @@ def differentiate_column_block(
     to_keys, to_values, sums, learned = found
 
     if FORM != DOT:
-        if not (EXACT or SAFE):
-            to_keys += sums[:, None] * keys.to(tl.float32)
-        to_keys = to_keys * (2.0 * weight)[None, :]
+        side = side_of(inputs, column_start, column_span, n_keys, 1, FORM)
+        if len(side) > 5:
+            to_keys = load_sums(inputs, side, entry, sums, dims, DIM, FORM, False)
+        elif not (EXACT or SAFE):
+            to_keys = 2.0 * (to_keys + sums[:, None] * keys.to(tl.float32))
+        to_keys = to_keys * weight[None, :]
     if PROJECTED == 0:
         to_keys = without_broken(to_keys, keys)
     lines = tl.cast(entry, tl.int64) * n_keys + columns

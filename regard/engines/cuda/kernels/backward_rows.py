@@ -8,13 +8,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from regard.engines.cuda.kernels.channel_tiles import load_sums, side_of
 from regard.engines.cuda.kernels.pair_scores import (
     DOT,
     add_differences,
     load_tile,
     load_weights,
+    norms_of,
     pair_scores,
-    squared_norms,
     store_tile,
 )
 from regard.engines.cuda.kernels.products import scored_product, slope_product
@@ -73,8 +74,8 @@ def differentiate_row_tile(
     keys = load_tile(inputs[2], inputs[3], at, column_start, column_span, sizes[1], dims, DIM, not MASKED)
     values = load_tile(inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED)
     sides = (
-        (inputs[0], inputs[1], row_start, row_span, sizes[0]),
-        (inputs[2], inputs[3], column_start, column_span, sizes[1]),
+        side_of(inputs, row_start, row_span, sizes[0], 0, FORM),
+        side_of(inputs, column_start, column_span, sizes[1], 1, FORM),
     )
     raw = tl.zeros((ROWS, COLUMNS), tl.float32)
     if RULE != UNIFORM:
@@ -97,7 +98,21 @@ def differentiate_row_tile(
     learned = added(learned, more, LEARNS)
     if FORM != DOT:
         to_queries, squares, sums = add_differences(
-            to_queries, squares, sums, slopes, keys, sides, at, dims, DIM, LEARNS_WEIGHT, EXACT, PRECISION
+            to_queries,
+            squares,
+            sums,
+            slopes,
+            keys,
+            sides,
+            inputs,
+            at,
+            entry,
+            dims,
+            DIM,
+            FORM,
+            LEARNS_WEIGHT,
+            EXACT,
+            PRECISION,
         )
     else:
         to_queries = slope_product(slopes, keys, to_queries, PRECISION, SAFE)
@@ -128,8 +143,6 @@ def differentiate_row_block(
     queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, n_queries, dims, DIM, False)
     to_output = load_tile(gradient[0], gradient[1], at, row_start, row_span, n_queries, value_dims, VALUE_DIM, False)
     norms = row_span
-    if FORM != DOT:
-        norms = squared_norms(queries)
     origins = load_origins(terms, at, row_start, STEPS, False)
     of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, by_sum, False)
     numbers = load_numbers(terms, at, STEPS)
@@ -139,6 +152,8 @@ def differentiate_row_block(
         hashes = row_hashes(tl.load(dropout[0]), entry, rows)
     by_row = load_facts(facts, entry, row_start, row_span, n_queries, RULE, CENTRED, ROUGH, False)
     weight = load_weights(inputs, at, dims, DIM, FORM)
+    if FORM != DOT:
+        norms = norms_of(queries, weight, numbers, scale, inputs, STEPS, FORM)
     known = (queries, norms, to_output, of_rows, numbers, bounds, hashes, by_row, weight)
 
     if SAFE:
@@ -176,9 +191,14 @@ def differentiate_row_block(
     inside = (rows < n_queries)[:, None] & (dims < DIM)[None, :]
     lines = tl.cast(entry, tl.int64) * n_queries + rows
     if FORM != DOT:
-        if not (EXACT or SAFE):
-            to_queries += sums[:, None] * queries.to(tl.float32)
-        to_queries = to_queries * (2.0 * weight)[None, :]
+        side = side_of(inputs, row_start, row_span, n_queries, 0, FORM)
+        if len(side) > 5:
+            to_queries = load_sums(inputs, side, entry, sums, dims, DIM, FORM, False)
+            if LEARNS_WEIGHT:
+                squares = load_sums(inputs, side, entry, sums, dims, DIM, FORM, True)
+        elif not (EXACT or SAFE):
+            to_queries = 2.0 * (to_queries + sums[:, None] * queries.to(tl.float32))
+        to_queries = to_queries * weight[None, :]
         if LEARNS_WEIGHT:
             if WEIGHED != 0:
                 tl.store(outputs[3] + lines[:, None] * DIM + dims[None, :], squares, mask=inside)

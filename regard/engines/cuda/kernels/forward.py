@@ -5,8 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from regard.engines.cuda.kernels.channel_tiles import side_of
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, is_not_finite
-from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, pair_scores, squared_norms, store_tile
+from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, norms_of, pair_scores, store_tile
 from regard.engines.cuda.kernels.products import pooled_product, scored_product
 from regard.engines.cuda.kernels.tile_scores import (
     block_of,
@@ -82,8 +83,8 @@ def absorb(
         else:
             weight = load_weights(inputs, at, dims, DIM, FORM)
             sides = (
-                (inputs[0], inputs[1], row_start, row_span, sizes[0]),
-                (inputs[2], inputs[3], column_start, column_span, sizes[1]),
+                side_of(inputs, row_start, row_span, sizes[0], 0, FORM),
+                side_of(inputs, column_start, column_span, sizes[1], 1, FORM),
             )
             scores = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, DIM, FORM, EXACT, PRECISION)
     of_tile = tile_terms(
@@ -130,11 +131,12 @@ def pool_block(
     rows = row_start + row_span
     queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, n_queries, tl.arange(0, BLOCK_DIM), DIM, False)
     norms = row_span
-    if FORM != DOT:
-        norms = squared_norms(queries)
     origins = load_origins(terms, at, row_start, STEPS, False)
     of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, by_sum, False)
     numbers = load_numbers(terms, at, STEPS)
+    if FORM != DOT:
+        weight = load_weights(inputs, at, tl.arange(0, BLOCK_DIM), DIM, FORM)
+        norms = norms_of(queries, weight, numbers, scale, inputs, STEPS, FORM)
     bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)
     hashes = rows.to(tl.uint32)
     if DROPOUT:

@@ -12,9 +12,16 @@ import triton.language as tl
 
 from regard.engines.cuda.kernels.backward_columns import differentiate_column_block
 from regard.engines.cuda.kernels.backward_rows import differentiate_row_block
+from regard.engines.cuda.kernels.channels import CHANNELS
 from regard.engines.cuda.kernels.forward import pool_block
-from regard.engines.cuda.kernels.pair_scores import WEIGHTED_SQUARE
-from regard.engines.cuda.kernels.tile_scores import CHUNK, decoded_all, decoded_pairs, decoded_terms, load_flags
+from regard.engines.cuda.kernels.tile_scores import (
+    CHUNK,
+    decoded,
+    decoded_all,
+    decoded_pairs,
+    decoded_terms,
+    load_flags,
+)
 
 
 @triton.jit
@@ -38,7 +45,7 @@ def pool_any_rows(
     n_queries, n_keys, low, high, n1, n2 = decoded_all(sizes)
     rule, has_sink, is_split, dim, value_dim, n_splits, n_programs, flag_rows, flag_columns = decoded_all(codes[:9])
     kinds = decoded_all(codes[9:])
-    inputs, mask, sink = decoded_pairs(inputs), decoded_mask(mask), decoded_pairs(sink)
+    inputs, mask, sink = decoded_inputs(inputs, FORM), decoded_mask(mask), decoded_pairs(sink)
     terms = decoded_terms(terms, STEPS)
     outputs = (outputs[0], decoded_all(outputs[1]), outputs[2], outputs[3], outputs[4], outputs[5])
     first, stop = blocks_here(outputs[4], n_queries, n_splits, n_programs, flag_rows, ROWS)
@@ -74,7 +81,7 @@ def differentiate_any_rows(
     n_queries, n_keys, low, high, n1, n2 = decoded_all(sizes)
     rule, centred, projected, dim, value_dim, n_learned, weighed, n_programs, flagged = decoded_all(codes[:9])
     kinds = decoded_all(codes[9:])
-    inputs, mask, gradient = decoded_pairs(inputs), decoded_mask(mask), decoded_pairs(gradient)
+    inputs, mask, gradient = decoded_inputs(inputs, FORM), decoded_mask(mask), decoded_pairs(gradient)
     terms = decoded_terms(terms, STEPS)
     outputs = (outputs[0], decoded_all(outputs[1]), outputs[2], outputs[3], outputs[4])
     first, stop = blocks_here(outputs[4], n_queries, 1, n_programs, flagged, ROWS)
@@ -84,7 +91,7 @@ def differentiate_any_rows(
                 each, inputs, gradient, facts, outputs, terms, mask, dropout,
                 n_queries, n_keys, low, high, n1, n2, scale,
                 n_learned, rule, kinds, centred, projected, weighed, dim, value_dim, flagged,
-                FORM, STEPS, True, False, True, LEARNS, FORM == WEIGHTED_SQUARE, True, True, ROUGH, PRECISION, False,
+                FORM, STEPS, True, False, True, LEARNS, len(inputs) >= 8, True, True, ROUGH, PRECISION, False,
                 BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
             )  # fmt: skip
 
@@ -108,7 +115,7 @@ def differentiate_any_columns(
     n_queries, n_keys, low, high, n1, n2 = decoded_all(sizes)
     rule, centred, projected, dim, value_dim, n_learned, _, n_programs, flagged = decoded_all(codes[:9])
     kinds = decoded_all(codes[9:])
-    inputs, mask, gradient = decoded_pairs(inputs), decoded_mask(mask), decoded_pairs(gradient)
+    inputs, mask, gradient = decoded_inputs(inputs, FORM), decoded_mask(mask), decoded_pairs(gradient)
     terms = decoded_terms(terms, STEPS)
     outputs = (outputs[0], decoded_all(outputs[1]), outputs[2], decoded_all(outputs[3]), outputs[4], outputs[5])
     first, stop = blocks_here(outputs[5], n_keys, 1, n_programs, flagged, COLUMNS)
@@ -121,6 +128,15 @@ def differentiate_any_columns(
                 FORM, STEPS, True, False, True, LEARNS, True, True, ROUGH, PRECISION,
                 BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
             )  # fmt: skip
+
+
+@triton.jit
+def decoded_inputs(inputs, FORM: tl.constexpr):
+    """Queries, keys, values, and what a sum over channels has: weights, if any, and which function."""
+    known = decoded_pairs(inputs)
+    if FORM == CHANNELS:
+        known = known + (decoded(inputs[len(inputs) - 1]),)
+    return known
 
 
 @triton.jit

@@ -9,6 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from regard.engines.cuda.kernels.channels import channel_slopes, channel_values
 from regard.engines.cuda.kernels.elementary import LOG2_E
 from regard.engines.cuda.kernels.forward import finished, unfinished
 from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights
@@ -50,21 +51,20 @@ def load_list(pointer, strides, at, row, start, width, n_keys, LISTED: tl.conste
 
 
 @triton.jit
-def vector_scores(vector, vectors, weight, scale, FORM: tl.constexpr):
+def vector_scores(vector, vectors, weight, inputs, scale, FORM: tl.constexpr):
     """The scores of one vector and some others before any step, `(1, vectors)`."""
     if FORM != DOT:
-        difference = vector - vectors
-        scores = tl.sum(difference * difference * weight[None, :], 1)
+        scores = tl.sum(channel_values(vector, vectors, inputs, FORM) * weight[None, :], 1)
     else:
         scores = tl.sum(vector * vectors, 1)
     return scores[None, :] * scale
 
 
 @triton.jit
-def differences(vector, vectors, slopes, weight, FORM: tl.constexpr):
+def differences(vector, vectors, slopes, weight, inputs, FORM: tl.constexpr):
     """What pairs give to the gradient of `vector`, `(1, dim)`, for slopes `(1, vectors)` of scores before any step."""
     if FORM != DOT:
-        vectors = (vector - vectors) * (2.0 * weight)[None, :]
+        vectors = channel_slopes(vector, vectors, inputs, FORM) * weight[None, :]
     return weighted_sum(slopes, vectors)
 
 
@@ -96,7 +96,7 @@ def pool_listed(
         scores = tl.zeros((1, LISTED), tl.float32)
         if RULE != UNIFORM:
             keys = load_tile(inputs[2], inputs[3], at, 0, columns, n_keys, dims, DIM, False).to(tl.float32)
-            scores = vector_scores(query, keys, weight, scale, FORM)
+            scores = vector_scores(query, keys, weight, inputs, scale, FORM)
         of_columns = load_line(terms, origins, at, 0, columns, n_keys, STEPS, True, True, False)
         of_tile = tile_terms(terms, of_rows, of_columns, at, row, one, 0, columns, sizes, 1.0, STEPS, False, True)
         scores, allowed = stepped(scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, False, True)
@@ -154,17 +154,16 @@ def differentiate_listed_rows(
             keep = keep_factors(hashes, columns, dropout, TURNED=False)
         of_columns = load_line(terms, origins, at, 0, columns, n_keys, STEPS, True, True, False)
         of_tile = tile_terms(terms, of_rows, of_columns, at, row, one, 0, columns, sizes, 1.0, STEPS, False, True)
-        raw = vector_scores(query, keys, weight, scale, FORM)
+        raw = vector_scores(query, keys, weight, inputs, scale, FORM)
         over_values = tl.sum(to_output * values, 1)[None, :]
         _, slopes, more = tile_gradients(
             raw, over_values, keep, numbers, of_tile, (columns < n_keys)[None, :], by_row, terms, scale, RULE,
             STEPS, True, False, LEARNS, True, True, False, TURNED=False,
         )  # fmt: skip
         learned = added(learned, more, LEARNS)
-        found += differences(query, keys, slopes, weight, FORM)
+        found += differences(query, keys, slopes, weight, inputs, FORM)
         if LEARNS_WEIGHT:
-            difference = query - keys
-            squares += weighted_sum(slopes, difference * difference)
+            squares += weighted_sum(slopes, channel_values(query, keys, inputs, FORM))
     if not PROJECTED:
         found = without_broken(found, query)
     vector = (tl.cast(entry, tl.int64) * n_queries + row) * DIM + dims[None, :]
@@ -216,7 +215,7 @@ def differentiate_listed_columns(
         if DROPOUT:
             hashes = row_hashes(tl.load(dropout[0]), entry, rows)
             keep = keep_factors(hashes, column + one, dropout, TURNED=True)
-        raw = vector_scores(key, queries, weight, scale, FORM)
+        raw = vector_scores(key, queries, weight, inputs, scale, FORM)
         over_values = tl.sum(value * to_output, 1)[None, :]
         weights, slopes, more = tile_gradients(
             raw, over_values, keep, numbers, of_tile, (rows < n_queries)[None, :], by_row, terms, scale, RULE,
@@ -224,7 +223,7 @@ def differentiate_listed_columns(
         )  # fmt: skip
         learned = added(learned, more, LEARNS)
         to_value += weighted_sum(weights, to_output)
-        to_key += differences(key, queries, slopes, weight, FORM)
+        to_key += differences(key, queries, slopes, weight, inputs, FORM)
     if not PROJECTED:
         to_key = without_broken(to_key, key)
     vector = tl.cast(entry, tl.int64) * n_keys + column

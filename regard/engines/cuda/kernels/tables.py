@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.general import decoded_mask
+from regard.engines.cuda.kernels.general import decoded_inputs, decoded_mask
 from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, pair_scores, squared_norms
 from regard.engines.cuda.kernels.products import scored_product
 from regard.engines.cuda.kernels.tile_gradients import load_facts, tile_gradients
@@ -46,7 +46,7 @@ def differentiate_table(
     n_queries, n_keys, low, high, n1, n2 = decoded_all(sizes)
     rule, centred, dim, value_dim, n_groups = decoded_all(codes[:5])
     kinds = decoded_all(codes[5:])
-    inputs, mask, gradient = decoded_pairs(inputs), decoded_mask(mask), decoded_pairs(gradient)
+    inputs, mask, gradient = decoded_inputs(inputs, FORM), decoded_mask(mask), decoded_pairs(gradient)
     terms = decoded_terms(terms, STEPS)
     program = tl.program_id(0)
     entry, group = program // n_groups, program % n_groups
