@@ -16,7 +16,7 @@ from regard.modes import is_capturing
 from regard.problem import AttentionProblem
 from regard.scores import steps
 from regard.scores.form import ChannelForm
-from regard.weights import OnePass
+from regard.weights import Entmax, OnePass
 
 if TYPE_CHECKING:
     from regard.engines.work import Work
@@ -47,7 +47,7 @@ class CudaKernels(Kernels):
 
     def lacks(self, problem: AttentionProblem) -> str | None:
         form, rule = problem.form, problem.rule
-        if not isinstance(rule, OnePass):
+        if not isinstance(rule, OnePass | Entmax):
             return f"the kernels of this device do not have {type(rule).__name__}"
         if isinstance(form, ChannelForm) and form.function != "square":
             return f"the kernels of this device do not have {type(problem.score).__name__}"

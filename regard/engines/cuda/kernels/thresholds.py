@@ -1,0 +1,197 @@
+"""Thresholds of entmax: τ of every row such that Σ [z − τ]₊^(1/(alpha − 1)) = 1, of z = (alpha − 1)·(a − max a).
+
+A pass over the keys finds the largest score; further ones add up weights and slopes at a trial threshold, and compute
+scores again, which costs less than to keep them. With f = Σ x^p and g = Σ x^(p−1), of x = [z − τ]₊ and
+p = 1/(alpha − 1), the norm f^(1/p) is all but a line in τ: it is one for equal scores, and for one key alone. Newton's
+step on it, (f^(1/p) − 1) · f^(1 − 1/p) / g, stays below the threshold for p ≥ 1, where the norm is convex; the first pass
+takes such steps as well, since what few keys say is a bound for all. For p < 1, f has an edge at every key: there and
+wherever a step leaves its bracket, the bracket is cut.
+
+Rows take five passes or so, and no more than `MOST_PASSES`; alpha up to 2 no more than ten, in all that was tried.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from regard.engines.cuda.kernels.elementary import INSTRUCTIONS, exp2
+from regard.engines.kernels import codes
+
+ENTMAX_ANY = tl.constexpr(codes.ENTMAX_ANY)
+ENTMAX_ONE = tl.constexpr(codes.ENTMAX_ONE)
+ENTMAX_TWO = tl.constexpr(codes.ENTMAX_TWO)
+
+MOST_PASSES = tl.constexpr(40)
+FIRST_STEPS = tl.constexpr(2)  # of alpha > 2 that are taken on the norm; those that follow, on the sum
+LN_2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def log2(x, ROUGH: tl.constexpr):
+    """log₂ x; where `ROUGH`, by one instruction, to 2⁻²²."""
+    if ROUGH and INSTRUCTIONS:
+        x = tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        x = tl.log2(x)
+    return x
+
+
+@triton.jit
+def alpha_less_one(pointer, entry, RULE):
+    """alpha − 1 of a batch entry. `pointer` has one for each; it is not read where the rule says what it is."""
+    unit = tl.cast(entry * 0, tl.float32) + 1.0
+    if RULE == ENTMAX_TWO:
+        unit = unit * 0.5
+    if RULE == ENTMAX_ANY:
+        unit = tl.load(pointer + entry)
+    return unit
+
+
+@triton.jit
+def threshold_weights(scores, level, threshold, unit, RULE, ROUGH: tl.constexpr):
+    """(α, slopes) of a tile, slope = α^(2 − alpha): 0 for both outside of the support; NaN stays.
+
+    Args:
+        scores: The tile.
+        level: The largest score of each row, 0 where it has none.
+        threshold: Of each row; +inf where it has no key.
+        unit: alpha − 1.
+        RULE, ROUGH: As everywhere.
+    """
+    excess = tl.maximum((scores - level) * unit - threshold, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    weights, slopes = excess, tl.where(excess > 0, 1.0, excess)
+    if RULE == ENTMAX_TWO:
+        weights, slopes = excess * excess, excess
+    if RULE == ENTMAX_ANY:
+        logarithm = log2(excess, ROUGH) * (1.0 / unit)
+        weights = exp2(logarithm)
+        slopes = tl.where(excess == 0, 0.0, exp2(logarithm * (1.0 - unit)))
+    return weights, slopes
+
+
+@triton.jit
+def turned_sums(weights, to_weights, unit):
+    """What each row of a tile gives to the gradient of alpha: Σ (dP − δ)·(α/unit² − α ln α/unit)."""
+    logarithm = tl.log2(tl.where(weights == 0, 1.0, weights)) * LN_2
+    turned = weights * (1.0 - unit * logarithm) * (1.0 / (unit * unit))
+    return tl.sum(tl.where(weights == 0, 0.0, turned * to_weights), 1)
+
+
+@triton.jit
+def entropies(weights, ROUGH: tl.constexpr):
+    """−Σ α ln α of each row of a tile."""
+    return tl.sum(weights * (-LN_2 * log2(tl.where(weights == 0, 1.0, weights), ROUGH)), 1)
+
+
+@triton.jit
+def level_of(peak):
+    """The largest score of rows, 0 where there is none: what scores are held against."""
+    return tl.where(peak == -float("inf"), 0.0, peak)
+
+
+@triton.jit
+def no_sums(ROWS: tl.constexpr):
+    """(peak, base, threshold, Σα, Σ slope) of rows before any tile."""
+    return (
+        tl.full((ROWS,), -float("inf"), tl.float32),
+        tl.full((ROWS,), -float("inf"), tl.float32),
+        tl.zeros((ROWS,), tl.float32),
+        tl.zeros((ROWS,), tl.float64),
+        tl.zeros((ROWS,), tl.float64),
+    )
+
+
+@triton.jit
+def add_tile(sums, scores, allowed, unit, FIRST, RULE, MASKED: tl.constexpr, ROUGH: tl.constexpr):
+    """The sums of rows with one more tile, at their threshold; in the `FIRST` pass, at one that follows the tiles.
+
+    There `base` is a score below which no key has weight, the highest that is known, and the threshold is 0.
+    """
+    peak, base, threshold, total, slope = sums
+    if MASKED:
+        scores = tl.where(allowed, scores, -float("inf"))
+    if FIRST:
+        peak = tl.maximum(peak, tl.max(scores, 1))
+        # The largest score alone puts the threshold no more than 1 below it.
+        lowest = tl.maximum(base, peak - 1.0 / unit)
+        # f is convex: it lies above its tangent.
+        rise = tl.where(base == -float("inf"), 0.0, (lowest - base) * unit).to(tl.float64)
+        total = tl.where(total - slope * rise < 0, 0.0, total - slope * rise)
+        slope = tl.where(total == 0, 0.0, slope)
+        base = lowest
+    weights, slopes = threshold_weights(scores, level_of(base)[:, None], threshold[:, None], unit, RULE, ROUGH)
+    of_tile, slope_of_tile = tl.sum(weights, 1), tl.sum(slopes, 1)
+    total, slope = total + of_tile, slope + slope_of_tile
+    if FIRST:
+        # Any keys give a bound: those of the tile alone, or those so far. For p < 1 there is none.
+        alone = norm_step(of_tile, slope_of_tile, unit, RULE)
+        together = norm_step(total.to(tl.float32), slope.to(tl.float32), unit, RULE)
+        alone = tl.where(of_tile > 1, alone, 0.0)
+        together = tl.where(total > 1, together, 0.0)
+        slope = tl.where(alone > together, slope_of_tile.to(tl.float64), slope)
+        total = tl.where(total > 1, 1.0, total)  # NaN stays
+        base = base + tl.where(unit <= 1, tl.maximum(alone, together) / unit, 0.0)
+    return peak, base, threshold, total, slope
+
+
+@triton.jit
+def norm_step(total, slope, unit, RULE):
+    """How far Newton's step on the norm goes."""
+    if RULE == ENTMAX_ONE:
+        step = (total - 1.0) / slope
+    elif RULE == ENTMAX_TWO:
+        root = tl.sqrt(total)
+        step = (root - 1.0) * root / slope
+    else:
+        logarithm = tl.log2(total)
+        step = (exp2(logarithm * unit) - 1.0) * exp2(logarithm * (1.0 - unit)) / slope
+    return step
+
+
+@triton.jit
+def first_bracket(sums, n_keys, unit):
+    """(sums for the next pass, bracket) after the first: thresholds, the least and most they may be, whether settled.
+
+    m equal keys have the threshold −(1/m)^(alpha − 1), which is the most for m keys. A row without a key has +inf.
+    """
+    peak, base, _, total, _ = sums
+    low = tl.full(peak.shape, -1.0, tl.float64)
+    high = low * tl.exp2(-unit * tl.log2(tl.cast(n_keys, tl.float32)))
+    level = level_of(peak)
+    start = tl.maximum((base - level) * unit, -1.0).to(tl.float64)
+    start = tl.minimum(start, high)
+    empty, broken = (peak == -float("inf")) & (total == 0), total != total
+    settled = (empty | broken).to(tl.int32)
+    threshold = tl.where(broken, float("nan"), tl.where(empty, float("inf"), start))
+    nothing = tl.zeros(peak.shape, tl.float64)
+    return (peak, level, threshold.to(tl.float32), nothing, nothing), (threshold, low, high, settled)
+
+
+@triton.jit
+def next_bracket(sums, bracket, n_passes, unit, RULE):
+    """The same after a later pass. A row is settled when its threshold is known to float32."""
+    peak, level, _, total, slope = sums
+    threshold, low, high, settled = bracket
+    low, high = tl.where(total >= 1, threshold, low), tl.where(total <= 1, threshold, high)
+    excess = (total - 1.0) * unit / slope
+    norm = norm_step(total.to(tl.float32), slope.to(tl.float32), unit, RULE)
+    # Near 1, digits of a norm in float32 would be those of its rounding. For p < 1 edges mislead it more than the sum.
+    far = tl.where(unit > 1, tl.where(n_passes < FIRST_STEPS, 0.01, float("inf")), 0.01).to(tl.float64)
+    moved = threshold + tl.where(tl.abs(total - 1.0) < far, excess, norm.to(tl.float64))
+    # Thresholds far apart are cut by their ratio.
+    cut = tl.where(low < 4 * high, -tl.sqrt(low * high), 0.5 * (low + high))
+    moved = tl.where((moved >= low) & (moved <= high), moved, cut)
+    # For p ≥ 2 a step leaves an error of about its square.
+    near = tl.where(unit <= 0.5, 1e-4, 4e-7).to(tl.float64)
+    closed = (tl.abs(moved - threshold) <= near * tl.abs(threshold)) | (high - low <= 1e-7 * tl.abs(low))
+    moved = tl.where((settled != 0) | (total == 1), threshold, moved)
+    settled = settled | (closed | (total == 1)).to(tl.int32)
+    nothing = tl.zeros(peak.shape, tl.float64)
+    return (peak, level, moved.to(tl.float32), nothing, nothing), (moved, low, high, settled)
+
+
+@triton.jit
+def goes_on(bracket, n_passes):
+    """Whether a row is not settled, and may still be."""
+    return (tl.min(bracket[3]) == 0) & (n_passes < MOST_PASSES)
