@@ -110,7 +110,7 @@ class Launch:
             return torch.full((self.n_entries,), rule.alpha - 1, dtype=torch.float32, device=self.device)
         alpha = rule.alpha.detach().to(self.device)
         unit = torch.where((alpha > 1) & (alpha <= 4), alpha.double() - 1, torch.nan).float()
-        return unit.expand(self.program.problem.grid.batch_shape).reshape(-1)
+        return unit.expand(self.program.problem.grid.batch_shape).contiguous().reshape(-1)
 
     @cached_property
     def dropout(self) -> tuple[Any, ...]:

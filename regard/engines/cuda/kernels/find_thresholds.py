@@ -78,7 +78,7 @@ def solve_rows(
             sums, block, origins, ranges, inputs, terms, mask, at, row_start, sizes, scale, unit, False, RULE,
             MASK, DIM, FORM, STEPS, EXCLUDES, FOLDS, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
         )  # fmt: skip
-        sums, bracket = next_bracket(sums, bracket, n_passes, unit, RULE)
+        sums, bracket = next_bracket(sums, bracket, n_passes, unit, RULE, ROUGH)
         n_passes += 1
     return sums[0], sums[2]
 

@@ -153,7 +153,7 @@ def pool_listed(
                 walked, query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row, sizes, width, scale,
                 unit, False, RULE, FORM, STEPS, DIM, BLOCK_DIM, LISTED,
             )  # fmt: skip
-            walked, bracket = next_bracket(walked, bracket, n_passes, unit, RULE)
+            walked, bracket = next_bracket(walked, bracket, n_passes, unit, RULE, False)
             n_passes += 1
         peak, threshold = walked[0], walked[2]
     for start in range(0, width, LISTED):

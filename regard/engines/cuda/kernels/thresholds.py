@@ -169,7 +169,7 @@ def first_bracket(sums, n_keys, unit):
 
 
 @triton.jit
-def next_bracket(sums, bracket, n_passes, unit, RULE):
+def next_bracket(sums, bracket, n_passes, unit, RULE, ROUGH: tl.constexpr):
     """The same after a later pass. A row is settled when its threshold is known to float32."""
     peak, level, _, total, slope = sums
     threshold, low, high, settled = bracket
@@ -183,7 +183,7 @@ def next_bracket(sums, bracket, n_passes, unit, RULE):
     cut = tl.where(low < 4 * high, -tl.sqrt(low * high), 0.5 * (low + high))
     moved = tl.where((moved >= low) & (moved <= high), moved, cut)
     # For p ≥ 2 a step leaves an error of about its square.
-    near = tl.where(unit <= 0.5, 1e-4, 4e-7).to(tl.float64)
+    near = tl.where(unit <= 0.5, 1e-4 if ROUGH else 1e-6, 4e-7).to(tl.float64)
     closed = (tl.abs(moved - threshold) <= near * tl.abs(threshold)) | (high - low <= 1e-7 * tl.abs(low))
     moved = tl.where((settled != 0) | (total == 1), threshold, moved)
     settled = settled | (closed | (total == 1)).to(tl.int32)
