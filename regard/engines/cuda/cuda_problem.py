@@ -63,7 +63,9 @@ class CudaProblem(Compiled):
         if not rule.learned():
             return Pooled(output, (peaks, thresholds), None if slopes is None else slopes.mean)
         # Without gradients nobody asks for these.
-        sums = torch.zeros_like(thresholds).expand(*thresholds.shape[:-1], 2) if slopes is None else slopes.sums.double()
+        sums = (
+            torch.zeros_like(thresholds).expand(*thresholds.shape[:-1], 2) if slopes is None else slopes.sums.double()
+        )
         statistics = peaks, thresholds, sums[..., :1], sums[..., 1:]
         return Pooled(output, statistics, None if slopes is None else slopes.mean)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from regard.engines.cuda.kernels.find_thresholds import find_thresholds

@@ -8,12 +8,15 @@ import triton.language as tl
 from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, squared_norms
 from regard.engines.cuda.kernels.scored_tile import tile_scores
 from regard.engines.cuda.kernels.thresholds import (
-    add_tile,
+    add_weights,
     alpha_less_one,
-    first_bracket,
     goes_on,
+    largest_two,
+    level_of,
     next_bracket,
     no_sums,
+    none_so_far,
+    threshold_of_two,
 )
 from regard.engines.cuda.kernels.tile_scores import (
     block_of,
@@ -28,25 +31,28 @@ from regard.engines.cuda.kernels.tile_weights import BOUNDS, LINE, mask_rows, ti
 
 @triton.jit
 def walk(
-    sums, block, origins, ranges, inputs, terms, mask, at, row_start, sizes, scale, unit, FIRST, RULE, MASK, DIM,
-    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, SAFE: tl.constexpr,
-    EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    found, level, threshold, block, origins, ranges, inputs, terms, mask, at, row_start, sizes, scale, unit, RULE, MASK,
+    DIM, FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, LOOKS: tl.constexpr,
+    SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The sums of rows with all tiles in some ranges: of whole tiles, and of all."""
+    """What is found over all tiles in some ranges, of whole tiles and of all: the largest scores, where it `LOOKS` for
+    them, else sums at thresholds.
+    """
     by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
     from_tile, to_tile, from_whole, to_whole = ranges
     column_span = tl.arange(0, COLUMNS)
     if not SAFE:
         for tile in range(from_whole, to_whole):
-            of_columns = load_line(
-                terms, origins, at, tile * COLUMNS, column_span, sizes[1], STEPS, True, by_sum, True
-            )
+            of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, sizes[1], STEPS, True, by_sum, True)
             scores, allowed = tile_scores(
                 of_columns, block, inputs, terms, mask, at, row_start, tile * COLUMNS, sizes, scale, RULE, MASK, DIM,
                 FORM, STEPS, EXCLUDES, FOLDS, False, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
             )  # fmt: skip
-            sums = add_tile(sums, scores, allowed, unit, FIRST, RULE, EXCLUDES, ROUGH)
+            if LOOKS:
+                found = largest_two(found, scores, allowed, EXCLUDES)
+            else:
+                found = add_weights(found, scores, allowed, level, threshold, unit, RULE, EXCLUDES, ROUGH)
     before = from_whole - from_tile
     for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
         tile = tl.where(place < before, from_tile + place, to_whole + place - before)
@@ -55,8 +61,11 @@ def walk(
             of_columns, block, inputs, terms, mask, at, row_start, tile * COLUMNS, sizes, scale, RULE, MASK, DIM,
             FORM, STEPS, EXCLUDES, FOLDS, True, SAFE, EXACT or SAFE, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
         )  # fmt: skip
-        sums = add_tile(sums, scores, allowed, unit, FIRST, RULE, True, ROUGH)
-    return sums
+        if LOOKS:
+            found = largest_two(found, scores, allowed, True)
+        else:
+            found = add_weights(found, scores, allowed, level, threshold, unit, RULE, True, ROUGH)
+    return found
 
 
 @triton.jit
@@ -67,20 +76,24 @@ def solve_rows(
     COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """(largest score, threshold) of every row of a block; +inf is the threshold of a row without a key."""
-    sums = walk(
-        no_sums(ROWS), block, origins, ranges, inputs, terms, mask, at, row_start, sizes, scale, unit, True, RULE,
-        MASK, DIM, FORM, STEPS, EXCLUDES, FOLDS, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
+    nothing = tl.zeros((ROWS,), tl.float32)
+    found = walk(
+        none_so_far(ROWS, COLUMNS), nothing, nothing, block, origins, ranges, inputs, terms, mask, at, row_start, sizes,
+        scale, unit, RULE, MASK, DIM,
+        FORM, STEPS, EXCLUDES, FOLDS, True, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
     )  # fmt: skip
-    sums, bracket = first_bracket(sums, sizes[1], unit)
+    peak, bracket = threshold_of_two(found, sizes[1], unit, RULE, ROUGH)
+    level = level_of(peak)
     n_passes = sizes[1] * 0
     while goes_on(bracket, n_passes):
         sums = walk(
-            sums, block, origins, ranges, inputs, terms, mask, at, row_start, sizes, scale, unit, False, RULE,
-            MASK, DIM, FORM, STEPS, EXCLUDES, FOLDS, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
+            no_sums(ROWS), level, bracket[0].to(tl.float32), block, origins, ranges, inputs, terms, mask, at, row_start,
+            sizes, scale, unit, RULE, MASK, DIM,
+            FORM, STEPS, EXCLUDES, FOLDS, False, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
         )  # fmt: skip
-        sums, bracket = next_bracket(sums, bracket, n_passes, unit, RULE, ROUGH)
+        bracket = next_bracket(sums, bracket, n_passes, unit, RULE, ROUGH)
         n_passes += 1
-    return sums[0], sums[2]
+    return peak, bracket[0].to(tl.float32)
 
 
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2"])

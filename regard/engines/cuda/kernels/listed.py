@@ -15,14 +15,16 @@ from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights
 from regard.engines.cuda.kernels.products import weighted_sum
 from regard.engines.cuda.kernels.thresholds import (
     ENTMAX_ANY,
-    add_tile,
+    add_weights,
     alpha_less_one,
     entropies,
-    first_bracket,
     goes_on,
+    largest_two,
     level_of,
     next_bracket,
     no_sums,
+    none_so_far,
+    threshold_of_two,
     threshold_weights,
 )
 from regard.engines.cuda.kernels.tile_gradients import (
@@ -99,18 +101,45 @@ def listed_scores(
 
 @triton.jit
 def walk_list(
-    sums, query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row, sizes, width, scale, unit, FIRST,
-    RULE, FORM: tl.constexpr, STEPS: tl.constexpr, DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, LISTED: tl.constexpr,
+    found, level, threshold, query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row, sizes, width,
+    scale, unit, RULE, FORM: tl.constexpr, STEPS: tl.constexpr, LOOKS: tl.constexpr, DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr, LISTED: tl.constexpr,
 ):  # fmt: skip
-    """The sums of one row along its list, as `add_tile` has them."""
+    """What is found of one row along its list, as `walk` finds it along tiles."""
     for start in range(0, width, LISTED):
         columns = load_list(lists[0], lists[1], at, row, start, width, sizes[1], LISTED)
         scores, allowed = listed_scores(
             query, columns, weight, origins, numbers, of_rows, inputs, terms, at, row, sizes, scale, RULE,
             FORM, STEPS, DIM, BLOCK_DIM,
         )  # fmt: skip
-        sums = add_tile(sums, scores, allowed, unit, FIRST, RULE, True, False)
-    return sums
+        if LOOKS:
+            found = largest_two(found, scores, allowed, True)
+        else:
+            found = add_weights(found, scores, allowed, level, threshold, unit, RULE, True, False)
+    return found
+
+
+@triton.jit
+def solve_list(
+    query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row, sizes, width, scale, unit, RULE,
+    FORM: tl.constexpr, STEPS: tl.constexpr, DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, LISTED: tl.constexpr,
+):  # fmt: skip
+    """(largest score, threshold) of one row."""
+    nothing = tl.zeros((1,), tl.float32)
+    found = walk_list(
+        none_so_far(1, LISTED), nothing, nothing, query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row,
+        sizes, width, scale, unit, RULE, FORM, STEPS, True, DIM, BLOCK_DIM, LISTED,
+    )  # fmt: skip
+    peak, bracket = threshold_of_two(found, width, unit, RULE, False)
+    n_passes = width * 0
+    while goes_on(bracket, n_passes):
+        sums = walk_list(
+            no_sums(1), level_of(peak), bracket[0].to(tl.float32), query, weight, origins, numbers, of_rows, inputs,
+            terms, lists, at, row, sizes, width, scale, unit, RULE, FORM, STEPS, False, DIM, BLOCK_DIM, LISTED,
+        )  # fmt: skip
+        bracket = next_bracket(sums, bracket, n_passes, unit, RULE, False)
+        n_passes += 1
+    return peak, bracket[0].to(tl.float32)
 
 
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "width", "n1", "n2"])
@@ -142,20 +171,10 @@ def pool_listed(
     threshold, unit, slope_total, entropy, slope_pooled = total, 1.0, total, total, pooled
     if RULE >= ENTMAX_ANY:
         unit = alpha_less_one(outputs[4], entry, RULE)
-        walked = walk_list(
-            no_sums(1), query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row, sizes, width, scale,
-            unit, True, RULE, FORM, STEPS, DIM, BLOCK_DIM, LISTED,
+        peak, threshold = solve_list(
+            query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row, sizes, width, scale, unit, RULE,
+            FORM, STEPS, DIM, BLOCK_DIM, LISTED,
         )  # fmt: skip
-        walked, bracket = first_bracket(walked, width, unit)
-        n_passes = width * 0
-        while goes_on(bracket, n_passes):
-            walked = walk_list(
-                walked, query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row, sizes, width, scale,
-                unit, False, RULE, FORM, STEPS, DIM, BLOCK_DIM, LISTED,
-            )  # fmt: skip
-            walked, bracket = next_bracket(walked, bracket, n_passes, unit, RULE, False)
-            n_passes += 1
-        peak, threshold = walked[0], walked[2]
     for start in range(0, width, LISTED):
         columns = load_list(lists[0], lists[1], at, row, start, width, n_keys, LISTED)
         scores, allowed = listed_scores(
@@ -168,9 +187,7 @@ def pool_listed(
         found, factor, peak = next_tile(scores, allowed, peak, LOG2_E, RULE, True, False)
         slopes = found
         if RULE >= ENTMAX_ANY:
-            found, slopes = threshold_weights(
-                scores, level_of(peak)[:, None], threshold[:, None], unit, RULE, False
-            )
+            found, slopes = threshold_weights(scores, level_of(peak)[:, None], threshold[:, None], unit, RULE, False)
             found, slopes = tl.where(allowed, found, 0.0), tl.where(allowed, slopes, 0.0)
             slope_total += tl.sum(slopes, 1)
             entropy += entropies(found, False)

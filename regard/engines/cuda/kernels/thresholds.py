@@ -1,13 +1,14 @@
 """Thresholds of entmax: τ of every row such that Σ [z − τ]₊^(1/(alpha − 1)) = 1, of z = (alpha − 1)·(a − max a).
 
-A pass over the keys finds the largest score; further ones add up weights and slopes at a trial threshold, and compute
-scores again, which costs less than to keep them. With f = Σ x^p and g = Σ x^(p−1), of x = [z − τ]₊ and
-p = 1/(alpha − 1), the norm f^(1/p) is all but a line in τ: it is one for equal scores, and for one key alone. Newton's
-step on it, (f^(1/p) − 1) · f^(1 − 1/p) / g, stays below the threshold for p ≥ 1, where the norm is convex; the first pass
-takes such steps as well, since what few keys say is a bound for all. For p < 1, f has an edge at every key: there and
-wherever a step leaves its bracket, the bracket is cut.
+A pass over the keys keeps the two largest scores of every place in a tile, of all tiles. Few others have weight, and what
+few keys say is a bound for all: their threshold, found in registers, is no more than that of the row, and is it for most.
+Further passes add up weights and slopes at a trial threshold. They compute scores again, which costs less than to keep
+them. Sparsemax needs one as a rule, alpha 1.5 two or three, and none more than `MOST_PASSES`.
 
-Rows take five passes or so, and no more than `MOST_PASSES`; alpha up to 2 no more than ten, in all that was tried.
+With f = Σ x^p and g = Σ x^(p−1), of x = [z − τ]₊ and p = 1/(alpha − 1), the norm f^(1/p) is all but a line in τ: it is
+one for equal scores, and for one key alone. Newton's step on it is (f^(1/p) − 1) · f^(1 − 1/p) / g. For p ≥ 1 the norm
+is convex, and no step goes too far; for p < 1, f has an edge at every key. Wherever a step leaves its bracket, the
+bracket is cut.
 """
 
 from __future__ import annotations
@@ -91,48 +92,58 @@ def level_of(peak):
 
 
 @triton.jit
-def no_sums(ROWS: tl.constexpr):
-    """(peak, base, threshold, Σα, Σ slope) of rows before any tile."""
-    return (
-        tl.full((ROWS,), -float("inf"), tl.float32),
-        tl.full((ROWS,), -float("inf"), tl.float32),
-        tl.zeros((ROWS,), tl.float32),
-        tl.zeros((ROWS,), tl.float64),
-        tl.zeros((ROWS,), tl.float64),
-    )
+def none_so_far(ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The two largest scores of every place in a tile, before any."""
+    nothing = tl.full((ROWS, COLUMNS), -float("inf"), tl.float32)
+    return nothing, nothing
 
 
 @triton.jit
-def add_tile(sums, scores, allowed, unit, FIRST, RULE, MASKED: tl.constexpr, ROUGH: tl.constexpr):
-    """The sums of rows with one more tile, at their threshold; in the `FIRST` pass, at one that follows the tiles.
-
-    There `base` is a score below which no key has weight, the highest that is known, and the threshold is 0.
-    """
-    peak, base, threshold, total, slope = sums
+def largest_two(found, scores, allowed, MASKED: tl.constexpr):
+    """The two largest scores of every place, with one more tile. NaN stays the largest."""
+    best, second = found
     if MASKED:
         scores = tl.where(allowed, scores, -float("inf"))
-    if FIRST:
-        peak = tl.maximum(peak, tl.max(scores, 1))
-        # The largest score alone puts the threshold no more than 1 below it.
-        lowest = tl.maximum(base, peak - 1.0 / unit)
-        # f is convex: it lies above its tangent.
-        rise = tl.where(base == -float("inf"), 0.0, (lowest - base) * unit).to(tl.float64)
-        total = tl.where(total - slope * rise < 0, 0.0, total - slope * rise)
-        slope = tl.where(total == 0, 0.0, slope)
-        base = lowest
-    weights, slopes = threshold_weights(scores, level_of(base)[:, None], threshold[:, None], unit, RULE, ROUGH)
-    of_tile, slope_of_tile = tl.sum(weights, 1), tl.sum(slopes, 1)
-    total, slope = total + of_tile, slope + slope_of_tile
-    if FIRST:
-        # Any keys give a bound: those of the tile alone, or those so far. For p < 1 there is none.
-        alone = norm_step(of_tile, slope_of_tile, unit, RULE)
-        together = norm_step(total.to(tl.float32), slope.to(tl.float32), unit, RULE)
-        alone = tl.where(of_tile > 1, alone, 0.0)
-        together = tl.where(total > 1, together, 0.0)
-        slope = tl.where(alone > together, slope_of_tile.to(tl.float64), slope)
-        total = tl.where(total > 1, 1.0, total)  # NaN stays
-        base = base + tl.where(unit <= 1, tl.maximum(alone, together) / unit, 0.0)
-    return peak, base, threshold, total, slope
+    second = tl.maximum(second, tl.minimum(best, scores))
+    return tl.maximum(best, scores, propagate_nan=tl.PropagateNan.ALL), second
+
+
+@triton.jit
+def add_weights(sums, scores, allowed, level, threshold, unit, RULE, MASKED: tl.constexpr, ROUGH: tl.constexpr):
+    """(Σα, Σ slope) of rows with one more tile, at trial thresholds."""
+    if MASKED:
+        scores = tl.where(allowed, scores, -float("inf"))
+    weights, slopes = threshold_weights(scores, level[:, None], threshold[:, None], unit, RULE, ROUGH)
+    return sums[0] + tl.sum(weights, 1), sums[1] + tl.sum(slopes, 1)
+
+
+@triton.jit
+def threshold_of_two(found, n_keys, unit, RULE, ROUGH: tl.constexpr):
+    """(largest score, bracket for all keys) of rows from the two largest scores of every place."""
+    best, second = found
+    peak = tl.max(best, 1)
+    # A row that sees NaN or +inf is NaN.
+    broken = tl.max(tl.where((best < float("inf")) == 0, 1, 0), 1) != 0
+    peak = tl.where(broken, float("nan"), peak)
+    level = level_of(peak)
+    everything = tl.full(best.shape, 1, tl.int1)
+    bracket = widest_bracket(peak, 2 * best.shape[1], unit)
+    n_passes = tl.max(bracket[3]) * 0
+    while goes_on(bracket, n_passes):
+        threshold = bracket[0].to(tl.float32)
+        sums = add_weights(no_sums(best.shape[0]), best, everything, level, threshold, unit, RULE, False, ROUGH)
+        sums = add_weights(sums, second, everything, level, threshold, unit, RULE, False, ROUGH)
+        bracket = next_bracket(sums, bracket, n_passes, unit, RULE, ROUGH)
+        n_passes += 1
+    threshold, low, high, settled = widest_bracket(peak, n_keys, unit)
+    threshold = tl.where(settled != 0, threshold, tl.minimum(bracket[0], high))
+    return peak, (threshold, low, high, settled)
+
+
+@triton.jit
+def no_sums(ROWS: tl.constexpr):
+    """(Σα, Σ slope) of rows before any tile."""
+    return tl.zeros((ROWS,), tl.float64), tl.zeros((ROWS,), tl.float64)
 
 
 @triton.jit
@@ -150,28 +161,22 @@ def norm_step(total, slope, unit, RULE):
 
 
 @triton.jit
-def first_bracket(sums, n_keys, unit):
-    """(sums for the next pass, bracket) after the first: thresholds, the least and most they may be, whether settled.
+def widest_bracket(peak, n_keys, unit):
+    """(thresholds, the least and most they may be, whether they are settled) of rows of which the peak is known.
 
     m equal keys have the threshold −(1/m)^(alpha − 1), which is the most for m keys. A row without a key has +inf.
     """
-    peak, base, _, total, _ = sums
     low = tl.full(peak.shape, -1.0, tl.float64)
     high = low * tl.exp2(-unit * tl.log2(tl.cast(n_keys, tl.float32)))
-    level = level_of(peak)
-    start = tl.maximum((base - level) * unit, -1.0).to(tl.float64)
-    start = tl.minimum(start, high)
-    empty, broken = (peak == -float("inf")) & (total == 0), total != total
-    settled = (empty | broken).to(tl.int32)
-    threshold = tl.where(broken, float("nan"), tl.where(empty, float("inf"), start))
-    nothing = tl.zeros(peak.shape, tl.float64)
-    return (peak, level, threshold.to(tl.float32), nothing, nothing), (threshold, low, high, settled)
+    empty, broken = peak == -float("inf"), peak != peak
+    threshold = tl.where(broken, float("nan"), tl.where(empty, float("inf"), low))
+    return threshold, low, high, (empty | broken).to(tl.int32)
 
 
 @triton.jit
 def next_bracket(sums, bracket, n_passes, unit, RULE, ROUGH: tl.constexpr):
-    """The same after a later pass. A row is settled when its threshold is known to float32."""
-    peak, level, _, total, slope = sums
+    """The bracket after a pass at its thresholds. A row is settled when its own is known to float32."""
+    total, slope = sums
     threshold, low, high, settled = bracket
     low, high = tl.where(total >= 1, threshold, low), tl.where(total <= 1, threshold, high)
     excess = (total - 1.0) * unit / slope
@@ -185,10 +190,9 @@ def next_bracket(sums, bracket, n_passes, unit, RULE, ROUGH: tl.constexpr):
     # For p ≥ 2 a step leaves an error of about its square.
     near = tl.where(unit <= 0.5, 1e-4 if ROUGH else 1e-6, 4e-7).to(tl.float64)
     closed = (tl.abs(moved - threshold) <= near * tl.abs(threshold)) | (high - low <= 1e-7 * tl.abs(low))
+    closed = closed | (tl.abs(total - 1.0) <= 2e-7)  # as exact as sums in float32
     moved = tl.where((settled != 0) | (total == 1), threshold, moved)
-    settled = settled | (closed | (total == 1)).to(tl.int32)
-    nothing = tl.zeros(peak.shape, tl.float64)
-    return (peak, level, moved.to(tl.float32), nothing, nothing), (moved, low, high, settled)
+    return moved, low, high, settled | closed.to(tl.int32)
 
 
 @triton.jit
