@@ -113,7 +113,7 @@ def differentiate_by_rows(
         launch: The problem.
         gradient: dO.
         facts: Of the rows.
-        learns: Of each step, whether its parameter needs what rows give it; of alpha, in a place of its own at the end.
+        learns: Of each step, whether its parameter needs what rows give it; of alpha, in two places at the end.
         learns_weight: Whether the weights of channels need theirs.
         into: Where gradients of queries are written; a new tensor, if left out.
         flags: Of blocks of rows, if nothing is to be done where they are 0.

@@ -76,6 +76,9 @@ class CudaProblem(Compiled):
     def _by_row(self, numbers: Tensor) -> Tensor:
         return numbers.reshape(*self._rows, 1)
 
+    def _by_entry(self, numbers: Tensor) -> Tensor:
+        return numbers.reshape(*self._rows[:-1], 1, 1)
+
     def gradients(
         self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor
     ) -> list[Tensor | None]:
@@ -91,7 +94,8 @@ class CudaProblem(Compiled):
         gradient = gradient.to(problem.values.dtype).expand(problem.output_shape).contiguous()
         rows = launch.n_entries, launch.n_queries
         if launch.has_threshold and centre is None:  # who has pooled did not know of a gradient
-            centre = self._pool(centred=True).slope_mean
+            again = self._pool(centred=True)
+            centre, statistics = again.slope_mean, again.statistics
         given = [each.expand(*self._rows, 1).reshape(rows).float().contiguous() for each in statistics[:2]]
         to_output = gradient, launch.strides_of(gradient)
         centre = None if centre is None else centre.contiguous()
@@ -109,7 +113,7 @@ class CudaProblem(Compiled):
         to_weight = n_fixed == 3 and needed[2]
         by_alpha = launch.has_threshold and any(needed[n_form + 1 :])
         if by_alpha:
-            by_row += [False] * (len(steps_of(launch)) - len(by_row)) + [True]
+            by_row += [False] * (len(steps_of(launch)) - len(by_row)) + [True, True]
         found: list[Tensor | None] = [None] * (n_form + 1)
         of_rows = of_columns = None
         if needed[0] or any(by_row) or to_weight:
@@ -134,7 +138,7 @@ class CudaProblem(Compiled):
             if needed[place] and found[place] is None:  # what no weight depends on
                 found[place] = torch.zeros_like(tensor)
         if by_alpha and of_rows is not None:
-            found.append(self._alpha_gradient(of_rows))
+            found.append(self._alpha_gradient(statistics, of_rows))
         elif any(needed[n_form + 1 :]):
             found.append(self._sink_gradient(statistics, facts.deltas))
         return found + [None] * (len(needed) - len(found))
@@ -158,13 +162,20 @@ class CudaProblem(Compiled):
             lines = lines.mT  # a bias has columns along its last axis
         return self._summed(lines, like)
 
-    def _alpha_gradient(self, of_rows: RowGradients) -> Tensor:
-        """Σ_i of what each row gives to its alpha."""
+    def _alpha_gradient(self, statistics: Statistics, of_rows: RowGradients) -> Tensor:
+        """Σ_i of what each row gives to its alpha: Σ_j (dP − δ)·(α/unit² − α ln α/unit), of unit = alpha − 1.
+
+        δ is rounded, and what is left of it, Σ_j slope · (dP − δ), shows where unit is small.
+        """
         rule = self.program.problem.rule
         assert isinstance(rule, Entmax)
         assert isinstance(rule.alpha, Tensor)
         assert of_rows.sums is not None
-        total = self._by_row(of_rows.sums[..., -1].double()).sum_to_size(*rule.alpha.shape, 1, 1)
+        total_slope, entropy = statistics[2:]
+        turned, moved = (self._by_row(each.double()) for each in of_rows.sums[..., -2:].unbind(-1))
+        unit = self._by_entry(self._launch.units.double())
+        share = (1 / unit + entropy) / unit / torch.where(total_slope == 0, 1, total_slope)
+        total = (turned - moved * share).sum_to_size(*rule.alpha.shape, 1, 1)
         return total.reshape(rule.alpha.shape).to(rule.alpha.dtype)
 
     def _sink_gradient(self, statistics: Statistics, deltas: Tensor) -> Tensor:

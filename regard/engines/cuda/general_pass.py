@@ -154,8 +154,8 @@ def differentiate_any(
             program.scale,
             _coded(rule_codes),
         ),
-        # One more by rows: for alpha.
-        {"LEARNS": (True,) * (len(steps) + by_rows), **_constants(launch, settings)},
+        # Two more by rows: for alpha.
+        {"LEARNS": (True,) * (len(steps) + 2 * by_rows), **_constants(launch, settings)},
         settings.options,
         variant=(by_rows, settings, gradient[0].dtype, *[e.dtype for e in outputs if isinstance(e, Tensor)]),
     )

@@ -173,7 +173,10 @@ def pool_block(
                 here = tl.cast(entry, tl.int64) * n_queries + rows
                 peak = tl.load(outputs[2] + here, mask=rows < n_queries, other=0.0)
                 threshold = tl.load(outputs[3] + here, mask=rows < n_queries, other=float("inf"))
-        beside = (threshold, alpha_less_one(outputs[6], entry, RULE), 0, total, total)
+        less_one = alpha_less_one(outputs[6], entry, RULE)
+        if less_one != less_one:
+            tl.store(outputs[5], 2)  # somebody looks there later, and raises
+        beside = (threshold, less_one, 0, total, total)
         if CENTRED and not SAFE:
             beside = beside + (pooled,)
     state = (peak, total, pooled, beside)
@@ -249,8 +252,9 @@ def pool_block(
     if THRESHOLD:
         if SAFE:
             if (RULE >= ENTMAX_ANY) & (CENTRED != 0):
-                turned = (threshold, alpha_less_one(outputs[6], entry, RULE), 1, total * 0.0, total * 0.0)
-                state = (peak, total, tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32), turned)
+                nothing = tl.zeros((ROWS,), tl.float32)
+                turned = (threshold, beside[1], 1, nothing, nothing)
+                state = (peak, nothing, tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32), turned)
                 for tile in range(from_tile, to_tile):
                     of_columns = load_line(
                         terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, False

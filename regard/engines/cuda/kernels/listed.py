@@ -127,8 +127,8 @@ def solve_list(
     """(largest score, threshold) of one row."""
     nothing = tl.zeros((1,), tl.float32)
     found = walk_list(
-        none_so_far(1, LISTED), nothing, nothing, query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row,
-        sizes, width, scale, unit, RULE, FORM, STEPS, True, DIM, BLOCK_DIM, LISTED,
+        none_so_far(1, LISTED), nothing, nothing, query, weight, origins, numbers, of_rows, inputs, terms, lists, at,
+        row, sizes, width, scale, unit, RULE, FORM, STEPS, True, DIM, BLOCK_DIM, LISTED,
     )  # fmt: skip
     peak, bracket = threshold_of_two(found, width, unit, RULE, False)
     n_passes = width * 0
@@ -171,6 +171,8 @@ def pool_listed(
     threshold, unit, slope_total, entropy, slope_pooled = total, 1.0, total, total, pooled
     if RULE >= ENTMAX_ANY:
         unit = alpha_less_one(outputs[4], entry, RULE)
+        if unit != unit:
+            tl.store(outputs[3], 2)
         peak, threshold = solve_list(
             query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row, sizes, width, scale, unit, RULE,
             FORM, STEPS, DIM, BLOCK_DIM, LISTED,

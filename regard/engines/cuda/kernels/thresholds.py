@@ -1,9 +1,9 @@
 """Thresholds of entmax: τ of every row such that Σ [z − τ]₊^(1/(alpha − 1)) = 1, of z = (alpha − 1)·(a − max a).
 
-A pass over the keys keeps the two largest scores of every place in a tile, of all tiles. Few others have weight, and what
-few keys say is a bound for all: their threshold, found in registers, is no more than that of the row, and is it for most.
-Further passes add up weights and slopes at a trial threshold. They compute scores again, which costs less than to keep
-them. Sparsemax needs one as a rule, alpha 1.5 two or three, and none more than `MOST_PASSES`.
+A pass over the keys keeps the two largest scores of every place in a tile, of all tiles. Few others have weight, and
+what few keys say is a bound for all: their threshold, found in registers, is no more than that of the row, and for most
+rows it is that. Further passes add up weights and slopes at a trial threshold. They compute scores again, which costs
+less than to keep them. Sparsemax needs one as a rule, alpha 1.5 two or three, and none more than `MOST_PASSES`.
 
 With f = Σ x^p and g = Σ x^(p−1), of x = [z − τ]₊ and p = 1/(alpha − 1), the norm f^(1/p) is all but a line in τ: it is
 one for equal scores, and for one key alone. Newton's step on it is (f^(1/p) − 1) · f^(1 − 1/p) / g. For p ≥ 1 the norm
@@ -72,11 +72,15 @@ def threshold_weights(scores, level, threshold, unit, RULE, ROUGH: tl.constexpr)
 
 
 @triton.jit
-def turned_sums(weights, to_weights, unit):
+def turned_sums(scores, weights, level, threshold, to_weights, unit, ROUGH: tl.constexpr):
     """What each row of a tile gives to the gradient of alpha: Σ (dP − δ)·(α/unit² − α ln α/unit)."""
+    if not ROUGH:
+        # Their difference is what counts where unit is small: float32 would leave few digits of it.
+        excess = tl.maximum((scores.to(tl.float64) - level) * unit - threshold, 1e-30)
+        weights = tl.where(weights > 0, tl.exp2(tl.log2(excess) / unit), weights.to(tl.float64))
     logarithm = tl.log2(tl.where(weights == 0, 1.0, weights)) * LN_2
-    turned = weights * (1.0 - unit * logarithm) * (1.0 / (unit * unit))
-    return tl.sum(tl.where(weights == 0, 0.0, turned * to_weights), 1)
+    turned = weights * (1.0 - unit * logarithm) * (1.0 / (unit * unit)) * to_weights
+    return tl.sum(turned, 1).to(tl.float32)
 
 
 @triton.jit
@@ -166,6 +170,7 @@ def widest_bracket(peak, n_keys, unit):
 
     m equal keys have the threshold −(1/m)^(alpha − 1), which is the most for m keys. A row without a key has +inf.
     """
+    peak = tl.where(unit == unit, peak, float("nan"))  # of no alpha there is no threshold
     low = tl.full(peak.shape, -1.0, tl.float64)
     high = low * tl.exp2(-unit * tl.log2(tl.cast(n_keys, tl.float32)))
     empty, broken = peak == -float("inf"), peak != peak

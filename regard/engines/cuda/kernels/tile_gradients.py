@@ -143,7 +143,7 @@ def tile_gradients(
         keep: What dropout multiplies weights by; 1 without it.
         facts: Level, inverse and δ of rows, and alpha − 1.
         LEARNS: Of which steps the parameters' gradients are summed, along the second axis of the tile; `BY_PAIR`
-            where those of each pair are wanted. One more is for alpha.
+            where those of each pair are wanted. Two more are for alpha: what it gets, and what is left of δ.
         SAFE: Whether something may be infinite or no number.
     """
     selects: tl.constexpr = MASKED or EXCLUDES or SAFE
@@ -164,13 +164,17 @@ def tile_gradients(
         over_values = tl.where((weights == 0) & is_not_finite(over_values), 0.0, over_values)
     rule_learned = ()
     if len(LEARNS) > len(STEPS):
-        turned = tl.zeros((raw.shape[0],), tl.float32)
+        turned, moved = tl.zeros((raw.shape[0],), tl.float32), tl.zeros((raw.shape[0],), tl.float32)
         if RULE >= ENTMAX_ANY:
-            turned = turned_sums(weights, over_values * keep - delta, facts[3])
+            to_weights = tl.where(weights == 0, 0.0, over_values * keep - delta)
+            turned, moved = (
+                turned_sums(scores, weights, level, inverse, to_weights, facts[3], ROUGH),
+                tl.sum(slopes * to_weights, 1),
+            )
         # Kernels for any rule have a step more.
-        for _ in tl.static_range(len(LEARNS) - len(STEPS) - 1):
+        for _ in tl.static_range(len(LEARNS) - len(STEPS) - 2):
             rule_learned = rule_learned + (0.0,)
-        rule_learned = rule_learned + (turned,)
+        rule_learned = rule_learned + (turned, moved)
     if RULE != UNIFORM:  # whose weights depend on no score
         slopes = slopes * (over_values * keep - delta)
     if selects:
