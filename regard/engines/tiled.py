@@ -131,6 +131,8 @@ def need_no_look(stream: Stream) -> bool:
 
 def are_rounded_apart(stream: Stream, pooled: Pooled, *, training: bool) -> bool:
     """Whether several passes compute the scores of a problem, and may round them so far apart that weights change."""
+    if need_no_look(stream):
+        return False
     problem, one_pass = stream.parts[0], isinstance(stream.rule, OnePass)
     if stream.compiled is None:  # torch may round the products of any other pass otherwise
         return (training or not one_pass) and rounds_apart(problem, pooled.statistics)

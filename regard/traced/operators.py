@@ -59,11 +59,16 @@ def attend_operator(
     description = Description(text, [each.detach() for each in tensors], list(numbers))
     said = rebuild(description)
     problem = _problem(said, values.detach().requires_grad_(said.training), seed)
-    kernels = _kernels_alone(problem, said)
+    with torch.set_grad_enabled(said.training):  # so that kernels think of the backward pass too
+        kernels = _kernels_alone(problem, said)
     if kernels is not None:
         pooled = kernels.pool()
         output = pooled.output.to(problem.compute_dtype)  # they may have written half precision themselves
-        return output.expand(shape).contiguous(), _packed(True, list(pooled.statistics), shape[:-1])
+        statistics = list(pooled.statistics)
+        if problem.rule.centre == "slope":
+            # Without gradients nobody has averaged by slope, and nobody asks.
+            statistics.append(torch.zeros_like(output) if pooled.slope_mean is None else pooled.slope_mean)
+        return output.expand(shape).contiguous(), _packed(True, statistics, shape[:-1])
     problem = _looked_at(problem)
     with torch.set_grad_enabled(said.training):  # so that the planner thinks of the backward pass too
         engine = choose(problem, said.engine)

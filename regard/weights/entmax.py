@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import OptionError
 from regard.learned import as_text, keep
-from regard.modes import is_forward_mode, is_hidden, is_tracing
+from regard.modes import is_forward_mode, is_hidden, is_tracing, waits
 from regard.tensors import broadcast_shapes
 from regard.weights.rule import Fold, Peak, Statistics, Weights, masked, over_one_tile
 
@@ -91,7 +91,8 @@ class Entmax(Weights):
     def __init__(self, alpha: float | Tensor = 1.5) -> None:
         super().__init__()
         keep(self, "alpha", alpha)
-        self._check_alpha()
+        if not (isinstance(self.alpha, Tensor) and waits(self.alpha)):  # kernels tell of one on a device
+            self._check_alpha()
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from regard.engines.cpu.kernel_costs import cpu_bytes, cpu_seconds
 from regard.engines.cpu.needed_kernels import needed_kernels
 from regard.engines.kernels.protocol import Compiled, Kernels
 from regard.problem import AttentionProblem
+from regard.weights import Entmax
 
 if TYPE_CHECKING:
     from regard.engines.work import Work
@@ -27,6 +28,12 @@ class CpuKernels(Kernels):
 
     def unusable(self, device: torch.device) -> str | None:
         return cpu.unusable()
+
+    def lacks(self, problem: AttentionProblem) -> str | None:
+        rule = problem.rule
+        if isinstance(rule, Entmax) and rule.learned():
+            return f"the kernels do not have a learned alpha of {type(rule).__name__}"
+        return None
 
     def unready(self, problem: AttentionProblem, *, reads: bool) -> str | None:
         from regard.engines.cpu.runtime import background_compilation

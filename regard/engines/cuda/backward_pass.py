@@ -36,7 +36,7 @@ class RowGradients(NamedTuple):
     """By batch entry and row; None for what was not asked for."""
 
     to_left: Tensor  # (entries, n_queries, dim)
-    sums: Tensor | None  # (entries, n_queries, steps): what each step's parameter gets of each row
+    sums: Tensor | None  # (entries, n_queries, steps): what each step's parameter gets of each row; alpha at the end
     squares: Tensor | None  # (entries, n_queries, dim): what the weights of channels get
 
 
@@ -66,7 +66,9 @@ def facts_of(
         flag: One number on the device, if nothing is to be done where it is 0.
     """
     levels, inverses, deltas = launch.empty(3, launch.n_entries, launch.n_queries)
-    facts = Facts(levels if launch.is_rough else statistics[0], inverses, deltas)
+    if launch.has_threshold:
+        levels, inverses = statistics
+    facts = Facts(levels if launch.is_rough else statistics[0], inverses, deltas, launch.units)
     if centre is None and launch.program.rule not in DIVIDING:
         return facts
     other = gradient if centre is None else centre
@@ -112,7 +114,7 @@ def differentiate_by_rows(
         launch: The problem.
         gradient: dO.
         facts: Of the rows.
-        learns: Of each step, whether its parameter needs what rows give it.
+        learns: Of each step, whether its parameter needs what rows give it; of alpha, in two places at the end.
         learns_weight: Whether the weights of channels need theirs.
         into: Where gradients of queries are written; a new tensor, if left out.
         flags: Of blocks of rows, if nothing is to be done where they are 0.
@@ -185,7 +187,7 @@ def _differentiate(
     program, by_rows = launch.program, kernel is differentiate_rows
     general: dict[str, Any] = {
         "by_rows": by_rows,
-        "n_learned": len(program.steps) if any(learns["LEARNS"]) else 0,
+        "n_learned": len(learns["LEARNS"]) if any(learns["LEARNS"]) else 0,
         "weighed": bool(learns.get("LEARNS_WEIGHT")),
     }
     if flags is not None or program.is_small:

@@ -15,7 +15,7 @@ from regard.masks import Allowed
 from regard.modes import is_capturing
 from regard.problem import AttentionProblem
 from regard.scores import steps
-from regard.weights import OnePass
+from regard.weights import Entmax, OnePass
 
 if TYPE_CHECKING:
     from regard.engines.work import Work
@@ -46,7 +46,7 @@ class CudaKernels(Kernels):
 
     def lacks(self, problem: AttentionProblem) -> str | None:
         form, rule = problem.form, problem.rule
-        if not isinstance(rule, OnePass):
+        if not isinstance(rule, OnePass | Entmax):
             return f"the kernels of this device do not have {type(rule).__name__}"
         from regard.engines.cuda.masks import longest_list
         from regard.engines.cuda.program import can_join, is_small
@@ -68,7 +68,11 @@ class CudaKernels(Kernels):
         # A block of rows has an output of its own before it is put to the others.
         row_bytes = problem.values.shape[-1] * problem.dtype.itemsize + 12
         apart = 0 if n_rows == grid.n_queries else n_rows * row_bytes
-        return math.prod(grid.batch_shape) * (12 * grid.n_queries + apart) + mask_bytes
+        # The values averaged by slope and their sums, where somebody trains.
+        of_slopes = (
+            4 * problem.values.shape[-1] + 16 if isinstance(problem.rule, Entmax) and problem.needs_gradient else 0
+        )
+        return math.prod(grid.batch_shape) * ((12 + of_slopes) * grid.n_queries + apart) + mask_bytes
 
     def seconds(self, work: Work) -> float:
         from regard.engines.cuda.program import SMALL

@@ -16,14 +16,15 @@ from regard.engines.cuda.backward_pass import (
     facts_of,
 )
 from regard.engines.cuda.forward_pass import pool, sum_rows
-from regard.engines.cuda.general_pass import differentiate_relative
+from regard.engines.cuda.general_pass import differentiate_relative, steps_of
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launcher import on_device
 from regard.engines.cuda.program import Program, Role
+from regard.engines.cuda.threshold_pass import room_for_slopes
 from regard.engines.kernels import codes
 from regard.engines.kernels.protocol import Compiled, Readable
 from regard.engines.state import Pooled, Sums
-from regard.weights import Softmax, Statistics
+from regard.weights import Entmax, Softmax, Statistics
 
 
 class _Wanted(NamedTuple):
@@ -37,9 +38,11 @@ class _Wanted(NamedTuple):
 class CudaProblem(Compiled):
     """A program and its launches."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, trains: bool | None = None) -> None:
         self.program = program
         self._launch = Launch(program)
+        # Whoever pools may have turned gradients off by then.
+        self._trains = program.problem.needs_gradient if trains is None else trains
 
     def sums(self) -> Sums:
         with on_device(self._launch.device):
@@ -47,9 +50,24 @@ class CudaProblem(Compiled):
         return Sums(self._by_row(peaks), self._by_row(totals), pooled.reshape(*self._rows, -1))
 
     def pool(self) -> Pooled:
-        with on_device(self._launch.device):
-            output, peaks, totals = pool(self._launch)
-        return Pooled(output, (peaks, totals), None)
+        return self._pool(centred=self._launch.has_threshold and self._trains)
+
+    def _pool(self, *, centred: bool) -> Pooled:
+        launch, rule = self._launch, self.program.problem.rule
+        slopes = room_for_slopes(launch) if centred else None
+        with on_device(launch.device):
+            output, peaks, totals = pool(launch, slopes)
+        if not launch.has_threshold:
+            return Pooled(output, (peaks, totals), None)
+        thresholds = totals.double()
+        if not rule.learned():
+            return Pooled(output, (peaks, thresholds), None if slopes is None else slopes.mean)
+        # Without gradients nobody asks for these.
+        sums = (
+            torch.zeros_like(thresholds).expand(*thresholds.shape[:-1], 2) if slopes is None else slopes.sums.double()
+        )
+        statistics = peaks, thresholds, sums[..., :1], sums[..., 1:]
+        return Pooled(output, statistics, None if slopes is None else slopes.mean)
 
     @property
     def _rows(self) -> tuple[int, ...]:
@@ -57,6 +75,9 @@ class CudaProblem(Compiled):
 
     def _by_row(self, numbers: Tensor) -> Tensor:
         return numbers.reshape(*self._rows, 1)
+
+    def _by_entry(self, numbers: Tensor) -> Tensor:
+        return numbers.reshape(*self._rows[:-1], 1, 1)
 
     def gradients(
         self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor
@@ -72,7 +93,10 @@ class CudaProblem(Compiled):
         n_form = len(tensors)
         gradient = gradient.to(problem.values.dtype).expand(problem.output_shape).contiguous()
         rows = launch.n_entries, launch.n_queries
-        given = [each.expand(*self._rows, 1).reshape(rows).contiguous() for each in statistics[:2]]
+        if launch.has_threshold and centre is None:  # who has pooled did not know of a gradient
+            again = self._pool(centred=True)
+            centre, statistics = again.slope_mean, again.statistics
+        given = [each.expand(*self._rows, 1).reshape(rows).float().contiguous() for each in statistics[:2]]
         to_output = gradient, launch.strides_of(gradient)
         centre = None if centre is None else centre.contiguous()
         facts = facts_of(launch, given, to_output, None if centre is None else (centre, launch.strides_of(centre)))
@@ -87,6 +111,9 @@ class CudaProblem(Compiled):
         by_row = [any(each.step == step and each.role in ("row", "number") for each in wanted) for step in steps]
         by_column = [any(each.step == step and each.role == "column" for each in wanted) for step in steps]
         to_weight = n_fixed == 3 and needed[2]
+        by_alpha = launch.has_threshold and any(needed[n_form + 1 :])
+        if by_alpha:
+            by_row += [False] * (len(steps_of(launch)) - len(by_row)) + [True, True]
         found: list[Tensor | None] = [None] * (n_form + 1)
         of_rows = of_columns = None
         if needed[0] or any(by_row) or to_weight:
@@ -110,7 +137,9 @@ class CudaProblem(Compiled):
         for place, tensor in enumerate((*tensors, problem.values)):
             if needed[place] and found[place] is None:  # what no weight depends on
                 found[place] = torch.zeros_like(tensor)
-        if any(needed[n_form + 1 :]):
+        if by_alpha and of_rows is not None:
+            found.append(self._alpha_gradient(statistics, of_rows))
+        elif any(needed[n_form + 1 :]):
             found.append(self._sink_gradient(statistics, facts.deltas))
         return found + [None] * (len(needed) - len(found))
 
@@ -132,6 +161,22 @@ class CudaProblem(Compiled):
         elif wanted.role == "column" and self.program.steps[wanted.step] == codes.ADD_COLUMN:
             lines = lines.mT  # a bias has columns along its last axis
         return self._summed(lines, like)
+
+    def _alpha_gradient(self, statistics: Statistics, of_rows: RowGradients) -> Tensor:
+        """Σ_i of what each row gives to its alpha: Σ_j (dP − δ)·(α/unit² − α ln α/unit), of unit = alpha − 1.
+
+        δ is rounded, and what is left of it, Σ_j slope · (dP − δ), shows where unit is small.
+        """
+        rule = self.program.problem.rule
+        assert isinstance(rule, Entmax)
+        assert isinstance(rule.alpha, Tensor)
+        assert of_rows.sums is not None
+        total_slope, entropy = statistics[2:]
+        turned, moved = (self._by_row(each.double()) for each in of_rows.sums[..., -2:].unbind(-1))
+        unit = self._by_entry(self._launch.units.double())
+        share = (1 / unit + entropy) / unit / torch.where(total_slope == 0, 1, total_slope)
+        total = (turned - moved * share).sum_to_size(*rule.alpha.shape, 1, 1)
+        return total.reshape(rule.alpha.shape).to(rule.alpha.dtype)
 
     def _sink_gradient(self, statistics: Statistics, deltas: Tensor) -> Tensor:
         """−Σ_i α_i(sink) · δ_i: a sink takes weight from every key of a row."""

@@ -17,6 +17,7 @@ from regard.engines.cuda.launch_settings import (
     walked_settings,
 )
 from regard.engines.cuda.listed_pass import pool_lists
+from regard.engines.cuda.threshold_pass import Slopes, find
 
 # Programs for each multiprocessor that few queries, and one alone, are split for; and tiles that a share has at least.
 PROGRAMS, PROGRAMS_OF_ONE, LEAST_TILES = 2, 8, 4
@@ -34,17 +35,23 @@ def sum_rows(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
     return pooled.squeeze(1), peaks.squeeze(1), totals.squeeze(1)
 
 
-def pool(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
-    """(output, peaks, totals): the output has the shape and dtype of the problem's."""
+def pool(launch: Launch, slopes: Slopes | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """(output, peaks, totals): the output has the shape and dtype of the problem's.
+
+    Of a rule with a threshold, the totals are those; `slopes` is what it averages by slope, where that is wanted.
+    """
     problem, settings = launch.program.problem, _settings(launch)
     output = torch.empty(problem.output_shape, dtype=problem.dtype, device=launch.device)
     peaks, totals = launch.empty(2, *problem.output_shape[:-1], 1).unbind()
     if launch.program.mask.lists:
-        pool_lists(launch, output, peaks, totals, finish=True)
+        pool_lists(launch, output, peaks, totals, finish=True, slopes=slopes)
         return output, peaks, totals
     n_splits = launch.program.layout.keep("splits", lambda: _n_splits(launch, settings))
     if n_splits == 1:
-        _launch_rows(launch, settings, 1, (output, launch.strides_of(output), peaks, totals), split=False)
+        outputs = output, launch.strides_of(output), peaks, totals
+        if launch.has_threshold and not launch.program.is_small:
+            find(launch, settings, peaks, totals)
+        _launch_rows(launch, settings, 1, outputs, split=False, slopes=slopes)
         return output, peaks, totals
     sums = _sum_shares(launch, settings, n_splits)
     launch.run(
@@ -100,7 +107,7 @@ def _settings(launch: Launch) -> Settings:
 
 def _n_splits(launch: Launch, settings: Settings) -> int:
     """In how many shares keys are split: as few as keep the whole GPU at work."""
-    if launch.device.type != "cuda":
+    if launch.device.type != "cuda" or launch.has_threshold:  # which shares of the keys would not know
         return 1
     programs = launch.n_entries * blocks_of(launch.n_queries, settings.rows)
     tiles = blocks_of(launch.n_keys, settings.columns)
@@ -127,22 +134,24 @@ def _launch_rows(
     outputs: tuple[Tensor, tuple[int, ...], Tensor, Tensor],
     *,
     split: bool,
+    slopes: Slopes | None = None,
 ) -> None:
     """Launch over all rows, then over those that are flagged.
 
     A weight may be 0 without a mask, too: by a score of −inf, by dropout, or since nothing smaller is a number.
     """
     if launch.program.is_small:
-        pool_any(launch, outputs, n_splits=n_splits, split=split)
+        pool_any(launch, outputs, n_splits=n_splits, split=split, slopes=slopes)
         return
     n_programs = launch.n_entries * blocks_of(launch.n_queries, settings.rows) * n_splits
     flags = launch.flags(n_programs)
+    beside = (launch.errors, launch.units, *(slopes or ())) if launch.has_threshold else ()
     launch.run(
         pool_rows,
         n_programs,
         (
             launch.walked,
-            (*outputs, flags),
+            (*outputs, flags, *beside),
             launch.program.terms,
             launch.mask,
             launch.sink,
@@ -162,7 +171,7 @@ def _launch_rows(
             **launch.codes,
         },
         settings.options,
-        variant=(split, outputs[0].dtype, outputs[1]),
+        variant=(split, outputs[0].dtype, outputs[1], slopes is None),
         fresh=outputs[:1],
     )
-    pool_any(launch, outputs, flags=(flags, settings), n_splits=n_splits, split=split)
+    pool_any(launch, outputs, flags=(flags, settings), n_splits=n_splits, split=split, slopes=slopes)

@@ -18,6 +18,7 @@ from regard.engines.cuda.launch_settings import CHUNK, Settings, block_of, block
 from regard.engines.cuda.program import coded
 from regard.engines.cuda.small_calls import LAUNCHED, Launched
 from regard.engines.cuda.stand_ins import Stand, stand_ins
+from regard.engines.cuda.threshold_pass import Slopes
 from regard.engines.kernels import codes
 
 NOTHING_DROPPED = coded(0), coded(0), 1.0
@@ -32,6 +33,7 @@ def pool_any(
     flags: tuple[Tensor, Settings | int] | None = None,
     n_splits: int = 1,
     split: bool = False,
+    slopes: Slopes | None = None,
 ) -> None:
     """Write the output and the statistics of rows, or their sums.
 
@@ -41,6 +43,7 @@ def pool_any(
         flags: On the device, with the settings of the pass that left them, or how many rows share one, 0 where all do.
         n_splits: Shares of the keys.
         split: Whether sums of shares are written.
+        slopes: Where values averaged by slope are written, if they are wanted.
     """
     output, strides, peaks, totals = outputs
     beside = stand_ins(launch.device)
@@ -58,6 +61,7 @@ def pool_any(
         n_programs,
         flag_rows,
         behind.columns if isinstance(behind, Settings) else settings.columns,
+        int(slopes is not None),
         *_kinds(launch),
     )
     arguments = (
@@ -69,6 +73,8 @@ def pool_any(
             totals,
             beside.flags if flags is None else flags[0],
             launch.errors,
+            launch.units,
+            *(slopes or (beside.number, beside.number)),
         ),
         _terms(launch),
         _mask(launch),
@@ -129,7 +135,7 @@ def differentiate_any(
         flagged,
         *_kinds(launch),
     )
-    steps = _steps(launch)
+    steps = steps_of(launch)
     launch.run(
         differentiate_any_rows if by_rows else differentiate_any_columns,
         n_programs if flags is None else blocks_of(n_programs, CHUNK),
@@ -148,7 +154,8 @@ def differentiate_any(
             program.scale,
             _coded(rule_codes),
         ),
-        {"LEARNS": (True,) * len(steps), **_constants(launch, settings)},
+        # Two more by rows: for alpha.
+        {"LEARNS": (True,) * (len(steps) + 2 * by_rows), **_constants(launch, settings)},
         settings.options,
         variant=(by_rows, settings, gradient[0].dtype, *[e.dtype for e in outputs if isinstance(e, Tensor)]),
     )
@@ -156,7 +163,7 @@ def differentiate_any(
 
 def differentiate_relative(launch: Launch, gradient: Strided, facts: Facts, step: int) -> Tensor:
     """What the table of relative positions of a step gets of every batch entry, (entries, 1, distances)."""
-    program, steps = launch.program, _steps(launch)
+    program, steps = launch.program, steps_of(launch)
     size = general_settings(launch.shape, launch.n_queries).columns
     distances = -2 * program.terms[step][6] + 1
     most = max(MOST_COPIED // (launch.n_entries * distances), 1)
@@ -203,7 +210,7 @@ def differentiate_relative(launch: Launch, gradient: Strided, facts: Facts, step
     return copies.double().sum(1, keepdim=True)
 
 
-def _steps(launch: Launch) -> tuple[int, ...]:
+def steps_of(launch: Launch) -> tuple[int, ...]:
     """The steps, with a temperature at the end: most have none, but may."""
     steps = launch.program.steps
     return steps if steps and steps[-1] == codes.SCALE else (*steps, codes.SCALE)
@@ -247,7 +254,7 @@ def _terms(launch: Launch) -> tuple[tuple[Any, ...], ...]:
         tuple([_coded(e) if isinstance(e, tuple) else coded(e) if isinstance(e, int) else e for e in term])
         for term in [t[:4] if code == codes.GATE else t for code, t in zip(program.steps, program.terms, strict=True)]
     ]
-    if len(_steps(launch)) > len(terms):
+    if len(steps_of(launch)) > len(terms):
         terms.append((stand_ins(launch.device).ones[program.left.dtype], _coded((0, 0, 0))))
     return tuple(terms)
 
@@ -273,7 +280,7 @@ def _sizes(launch: Launch) -> tuple[int, ...]:
 def _constants(launch: Launch, settings: Settings) -> dict[str, Any]:
     return {
         "FORM": _form(launch),
-        "STEPS": _steps(launch),
+        "STEPS": steps_of(launch),
         "ROUGH": launch.is_rough,
         "PRECISION": launch.general_precision,
         "BLOCK_DIM": block_of(launch.dim),

@@ -14,9 +14,10 @@ from regard.engines import torch_internals
 from regard.engines.cuda.launch_settings import Shape, block_of
 from regard.engines.cuda.launcher import launch as run
 from regard.engines.cuda.program import Program, coded
+from regard.engines.cuda.stand_ins import stand_ins
 from regard.engines.cuda.value_errors import told
 from regard.engines.kernels import codes
-from regard.weights import Softmax
+from regard.weights import Entmax, Softmax
 
 # Rules whose weights may leave float16.
 UNBOUNDED = {codes.CONIC, codes.RAW}
@@ -35,6 +36,7 @@ class Facts(NamedTuple):
     levels: Tensor
     inverses: Tensor
     deltas: Tensor  # dO·u; of rules that subtract nothing, nobody reads it
+    units: Tensor  # (entries,), see `Launch.units`
 
 
 class Launch:
@@ -100,6 +102,24 @@ class Launch:
         if sink is None and isinstance(rule, Softmax) and rule.sink is not None:
             sink = self._number(float(rule.sink), torch.float32)
         return () if sink is None else (sink, self.program.batch.strides(sink, 0))  # of one number or one for each head
+
+    @property
+    def has_threshold(self) -> bool:
+        """Whether the rule needs a threshold for every row, before rows are pooled."""
+        return self.program.rule >= codes.ENTMAX_ANY
+
+    @cached_property
+    def units(self) -> Tensor:
+        """alpha − 1 of every batch entry, NaN where alpha is not in (1, 4]; a stand-in where no kernel reads it."""
+        rule = self.program.problem.rule
+        if self.program.rule != codes.ENTMAX_ANY:
+            return stand_ins(self.device).number
+        assert isinstance(rule, Entmax)
+        if not isinstance(rule.alpha, Tensor):
+            return torch.full((self.n_entries,), rule.alpha - 1, dtype=torch.float32, device=self.device)
+        alpha = rule.alpha.detach().to(self.device)
+        unit = torch.where((alpha > 1) & (alpha <= 4), alpha.double() - 1, torch.nan).float()
+        return unit.expand(self.program.problem.grid.batch_shape).contiguous().reshape(-1)
 
     @cached_property
     def dropout(self) -> tuple[Any, ...]:

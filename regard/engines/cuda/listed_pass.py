@@ -10,6 +10,7 @@ from regard.engines.cuda.kernels.listed import differentiate_listed_columns, dif
 from regard.engines.cuda.launch import Facts, Launch, Strided
 from regard.engines.cuda.launch_settings import block_of
 from regard.engines.cuda.masks import listing_of
+from regard.engines.cuda.threshold_pass import Slopes
 
 MOST_LISTED = 64  # keys that are gathered at once
 
@@ -17,7 +18,9 @@ MOST_LISTED = 64  # keys that are gathered at once
 NEEDLESS = frozenset({"EXACT", "EXCLUDES", "FOLDS", "MASK", "PRECISION", "ROUGH"})
 
 
-def pool_lists(launch: Launch, output: Tensor, peaks: Tensor, totals: Tensor, *, finish: bool) -> None:
+def pool_lists(
+    launch: Launch, output: Tensor, peaks: Tensor, totals: Tensor, *, finish: bool, slopes: Slopes | None = None
+) -> None:
     """Write the output and the statistics of every row, or their sums where they are not to be finished."""
     lists = launch.program.mask.lists[0]
     launch.run(
@@ -25,7 +28,7 @@ def pool_lists(launch: Launch, output: Tensor, peaks: Tensor, totals: Tensor, *,
         launch.n_entries * launch.n_queries,
         (
             launch.inputs,
-            (output, peaks, totals, launch.errors),
+            (output, peaks, totals, launch.errors, launch.units, *(slopes or ())),
             launch.program.terms,
             launch.mask,
             launch.sink,
@@ -38,7 +41,7 @@ def pool_lists(launch: Launch, output: Tensor, peaks: Tensor, totals: Tensor, *,
         ),
         {"SINK": bool(launch.sink), "FINISH": finish, "LISTED": _listed(lists), **_codes(launch)},
         _options(launch),
-        variant=(finish, output.dtype),
+        variant=(finish, output.dtype, slopes is None),
     )
 
 

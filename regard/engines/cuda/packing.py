@@ -51,7 +51,7 @@ def packed(problem: AttentionProblem) -> AttentionProblem | None:
     if grid.n_queries != 1 or not grid.batch_shape or grid.batch_shape[-1] == 1:
         return None
     # Dropout is a function of batch entry and row; a mask would be asked about rows that it does not know.
-    if problem.dropout or problem.mask is not None or problem.needs_gradient:
+    if problem.dropout or problem.mask is not None or problem.needs_gradient or rule.batch_shape:
         return None
     if not isinstance(form, DotForm | ChannelForm) or not all(map(_is_alike, form.steps)):
         return None

@@ -23,7 +23,7 @@ from regard.grid import Grid
 from regard.problem import AttentionProblem
 from regard.scores import steps
 from regard.scores.form import ChannelForm, DotForm, Form, Step
-from regard.weights import Softmax
+from regard.weights import Entmax, Softmax, Weights
 
 # Pairs of all batch entries up to which one launch of a kernel for any rule and mask costs less than faster ones.
 SMALL = 1 << 18
@@ -71,7 +71,7 @@ def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Progr
         problem: What is computed.
         beside: Tensors `(*batch_shape, n, dim)` that kernels are to read or write besides.
     """
-    form, grid, rule = problem.form, problem.grid, RULES[type(problem.rule)]
+    form, grid, rule = problem.form, problem.grid, _rule_code(problem.rule)
     assert isinstance(form, DotForm | ChannelForm)
     small = is_small(grid)
     mask = mask_tensors(problem.mask, grid, may_list=not small)
@@ -219,6 +219,14 @@ def _tensors_of(problem: AttentionProblem, *, factors: bool, walked: bool) -> _T
             for term in (_terms(step, problem.grid) for step in form.steps)
         ),
     )
+
+
+def _rule_code(rule: Weights) -> int:
+    if not isinstance(rule, Entmax):
+        return RULES[type(rule)]
+    if isinstance(rule.alpha, Tensor):  # at which nobody looks
+        return codes.ENTMAX_ANY
+    return {2.0: codes.ENTMAX_ONE, 1.5: codes.ENTMAX_TWO}.get(rule.alpha, codes.ENTMAX_ANY)
 
 
 def _form_code(form: Form) -> int:

@@ -30,6 +30,7 @@ class ChunkedProblem(Compiled):
     def __init__(self, problem: AttentionProblem, height: int) -> None:
         self._problem = problem
         self._height = height
+        self._trains = problem.needs_gradient  # whoever pools may have turned gradients off by then
 
     def sums(self) -> Sums:
         whole = self._empty(1), self._empty(1), self._empty(self._problem.values.shape[-1])
@@ -41,28 +42,31 @@ class ChunkedProblem(Compiled):
     def pool(self) -> Pooled:
         problem = self._problem
         output = torch.empty(problem.output_shape, dtype=problem.dtype, device=problem.grid.device)
-        statistics = self._empty(1), self._empty(1)
+        statistics = tuple(self._empty(width, dtype) for width, dtype in problem.rule.layout())
+        slope_mean = self._empty(output.shape[-1]) if problem.rule.centre == "slope" and self._trains else None
         for rows in self._blocks():
-            pooled = self._compiled(rows).pool()
+            pooled = self._compiled(rows, trains=self._trains).pool()
             _put((output, *statistics), rows, (pooled.output, *pooled.statistics))
-        return Pooled(output, statistics, None)
+            if slope_mean is not None and pooled.slope_mean is not None:
+                _put((slope_mean,), rows, (pooled.slope_mean,))
+        return Pooled(output, statistics, slope_mean)
 
-    def _empty(self, width: int) -> Tensor:
+    def _empty(self, width: int, dtype: torch.dtype | None = None) -> Tensor:
         """Room for numbers of every row."""
         grid = self._problem.grid
         shape = *grid.batch_shape, grid.n_queries, width
-        return torch.empty(shape, dtype=self._problem.compute_dtype, device=grid.device)
+        return torch.empty(shape, dtype=dtype or self._problem.compute_dtype, device=grid.device)
 
     def _blocks(self) -> Iterator[range]:
         n_queries = self._problem.grid.n_queries
         for start in range(0, n_queries, self._height):
             yield range(start, min(start + self._height, n_queries))
 
-    def _compiled(self, rows: range, *, may_leak: bool = False) -> CudaProblem:
+    def _compiled(self, rows: range, *, may_leak: bool = False, trains: bool = False) -> CudaProblem:
         """A block of rows. Whoever asks forgets it before the next: there is room for the mask of one."""
         block = rows_of(self._problem, rows)
         block.__dict__["may_leak"] = may_leak  # only asked about on the way back
-        return CudaProblem(translate(block))
+        return CudaProblem(translate(block), trains=trains)
 
     def gradients(
         self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor

@@ -9,13 +9,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.errors import ScoreError
+from regard.errors import OptionError, ScoreError
 
 _TOLD: dict[torch.device, Tensor] = {}
 
 
 def told(device: torch.device) -> Tensor:
-    """One number that kernels of a device write 1 to, where the host can read it without waiting."""
+    """One number that kernels of a device write to, where the host can read it without waiting.
+
+    1: proportional weights of a negative score; 2: an alpha of Entmax out of its range.
+    """
     if device not in _TOLD:
         _TOLD[device] = torch.zeros(1, dtype=torch.int32, pin_memory=device.type == "cuda")
     return _TOLD[device]
@@ -26,10 +29,17 @@ def raise_told(device: torch.device) -> None:
 
     Raises:
         ScoreError: Proportional weights of a negative score.
+        OptionError: An alpha of Entmax out of its range.
     """
     number = _TOLD.get(device)
-    if number is not None and number.item():
+    what = 0 if number is None else number.item()
+    if number is not None and what:
         number.zero_()
+        if what == 2:
+            raise OptionError(
+                "`alpha` of Entmax must be in (1, 4]: an earlier call on this device got another, and its rows are "
+                "NaN. Use Softmax() for alpha = 1; clamp a learned alpha."
+            )
         raise ScoreError(
             "Proportional() must have scores that are not negative: an earlier call on this device got one, and its "
             "rows are NaN. Use Softmax() for scores of any sign."

@@ -30,6 +30,11 @@ SIGMOID: Final = 4
 UNIFORM: Final = 5
 ENTMAX: Final = 6
 
+# On a GPU: entmax, by its exponent 1/(alpha − 1): any, 1, and 2. No code of another rule is as large.
+ENTMAX_ANY: Final = 32
+ENTMAX_ONE: Final = 33
+ENTMAX_TWO: Final = 34
+
 # On a GPU: what a step's parameter gets of each pair, not summed, in place of True.
 BY_PAIR: Final = 2
 

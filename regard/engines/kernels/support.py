@@ -48,8 +48,7 @@ def unsupported(problem: AttentionProblem) -> str | None:
     """Why kernels cannot compute a problem, whatever its device and dtype; None if they can."""
     form, (rule, choose) = problem.form, inner_rule(problem.rule)
     if rule is None:
-        learned = "a learned alpha of " if isinstance(problem.rule, Entmax) else ""
-        return f"the kernels do not have {learned}{type(problem.rule).__name__}"
+        return f"the kernels do not have {type(problem.rule).__name__}"
     if not (type(form) is DotForm or (type(form) is ChannelForm and not choose)):
         return f"the kernels do not have {type(problem.score).__name__}" + (" under a choice of keys" if choose else "")
     if is_empty(problem):
@@ -75,7 +74,7 @@ def inner_rule(rule: Weights) -> tuple[Weights | None, int]:
     if type(rule) is OneHot:
         return Uniform(), 1
     inner, choose = (rule.then, rule.k) if isinstance(rule, TopK) and type(rule) is TopK else (rule, 0)
-    if type(inner) not in RULES or (isinstance(inner, Entmax) and inner.learned()):
+    if type(inner) not in RULES or (choose and isinstance(inner, Entmax) and inner.learned()):
         return None, 0
     return inner, choose
 

@@ -80,8 +80,8 @@ def main() -> int:
         compiled = CudaProblem(translate(problem))
         pooled = compiled.pool()
         if not options.forward:
-            needed = [each.is_floating_point() for each in problem.form.tensors()] + [True]
-            centre = None if problem.rule.centre == "none" else pooled.output
+            needed = [each.is_floating_point() for each in problem.inputs]
+            centre = {"none": None, "output": pooled.output, "slope": pooled.slope_mean}[problem.rule.centre]
             compiled.gradients(needed, pooled.statistics, centre, torch.ones_like(pooled.output))
     print(f"{len(seen)} kernels compiled, {failed} failed")
     return int(failed > 0)

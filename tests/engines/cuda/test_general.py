@@ -33,7 +33,7 @@ from regard.errors import ScoreError
 from regard.problem import make_problem
 from regard.testing import MASKS, RULES, SCORES, Case, Sizes, check
 
-from .test_kernels import CHANNEL_SCORES, DEVICE, DTYPES, OTHER_RULES, OTHER_SCORES, PAIRS, VARIANTS
+from .test_kernels import CHANNEL_SCORES, DEVICE, DTYPES, OTHER_RULES, OTHER_SCORES, PAIRS, THRESHOLDS, VARIANTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -105,12 +105,13 @@ def test_two_hundred_kernels_serve_the_contract(monkeypatch):
             (kernel.fn.__name__, *constants.items(), *map(_kind, arguments))
         ),
     )
-    for (score, rule), mask, dtype in itertools.product(PAIRS, ("no mask", "Causal, end", "Allowed"), DTYPES):
+    pairs = [*PAIRS, *itertools.product(dict.fromkeys(score for score, _ in PAIRS), sorted(THRESHOLDS))]
+    for (score, rule), mask, dtype in itertools.product(pairs, ("no mask", "Causal, end", "Allowed"), DTYPES):
         problem = Case(score, rule, mask, dtype, DEVICE, SIZE).make(dtype)
         compiled = CudaKernels().compile(problem)
         pooled = compiled.pool()
         needed = [each.requires_grad for each in (*problem.form.tensors(), problem.values, *problem.rule.learned())]
-        centre = None if problem.rule.centre == "none" else pooled.output
+        centre = {"none": None, "output": pooled.output, "slope": pooled.slope_mean}[problem.rule.centre]
         compiled.gradients(needed, pooled.statistics, centre, torch.ones_like(pooled.output))
     assert 100 < len(kernels) <= 200
 

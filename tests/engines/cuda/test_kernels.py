@@ -23,16 +23,16 @@ KERNELS = Tiled(kernels=True)
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 # What has no kernel yet, and goes by plain torch.
-OTHER_RULES = {"OneHot", "Sparsemax", "Entmax", "Entmax, alpha learned", "TopK", "TopK(Raw)", "TopK(Sparsemax)"}
+OTHER_RULES = {"OneHot", "TopK", "TopK(Raw)", "TopK(Sparsemax)"}
+THRESHOLDS = {"Sparsemax", "Entmax", "Entmax, alpha learned"}  # see test_thresholds.py
 OTHER_SCORES = {"Custom", "sum of scores"}
-# Those of `test_channels.py`.
-CHANNEL_SCORES = {"Additive", "Gated(Additive)", "Laplacian", "Equal"}
+CHANNEL_SCORES = {"Additive", "Gated(Additive)", "Laplacian", "Equal"}  # see test_channels.py
 
 PAIRS = [
     (score, rule)
     for score, rule in itertools.product(SCORES, RULES)
     if score not in OTHER_SCORES
-    and rule not in OTHER_RULES
+    and rule not in OTHER_RULES | THRESHOLDS
     and not Case(score, rule, "no mask").expected_error
     # A negative score under Proportional gives NaN, since nobody waits for the device to raise.
     and not Case(score, rule, "no mask").may_be_negative

@@ -227,7 +227,7 @@ def differentiate_rows(
     differentiate_row_block(
         tl.program_id(0), inputs, gradient, facts, outputs, terms, mask, dropout,
         n_queries, n_keys, low, high, n1, n2, scale,
-        len(STEPS), RULE, MASK, CENTRED, PROJECTED, LEARNS_WEIGHT, DIM, VALUE_DIM, ROWS,
+        len(LEARNS), RULE, MASK, CENTRED, PROJECTED, LEARNS_WEIGHT, DIM, VALUE_DIM, ROWS,
         FORM, STEPS, EXCLUDES, FOLDS, DROPOUT, LEARNS, LEARNS_WEIGHT, False, EXACT, ROUGH, PRECISION, reverse,
         BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
     )  # fmt: skip

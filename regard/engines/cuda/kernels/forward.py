@@ -5,10 +5,18 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.channel_tiles import side_of
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, is_not_finite
-from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, norms_of, pair_scores, store_tile
-from regard.engines.cuda.kernels.products import pooled_product, scored_product
+from regard.engines.cuda.kernels.find_thresholds import solve_rows
+from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, norms_of, store_tile
+from regard.engines.cuda.kernels.products import pooled_product, slope_product
+from regard.engines.cuda.kernels.scored_tile import tile_scores
+from regard.engines.cuda.kernels.thresholds import (
+    ENTMAX_ANY,
+    alpha_less_one,
+    entropies,
+    level_of,
+    threshold_weights,
+)
 from regard.engines.cuda.kernels.tile_scores import (
     block_of,
     flag_place,
@@ -19,8 +27,6 @@ from regard.engines.cuda.kernels.tile_scores import (
     place_of,
     scaled_first,
     start_of,
-    stepped,
-    tile_terms,
 )
 from regard.engines.cuda.kernels.tile_weights import (
     BOUNDS,
@@ -28,7 +34,6 @@ from regard.engines.cuda.kernels.tile_weights import (
     PROPORTIONAL,
     SOFTMAX,
     UNIFORM,
-    allowed_pairs,
     any_negative,
     keep_factors,
     line_range,
@@ -52,48 +57,22 @@ def absorb(
     """The sums of some rows with one more tile.
 
     Args:
-        state: The sums so far.
+        state: The sums so far: the largest score, the sum of numerators, values times those, and what else rows have.
+            Under a rule with a threshold, that is the threshold, alpha − 1, which numerators are wanted (0: weights,
+            1: slopes), the sum of slopes and the entropy; and values times slopes, where both are wanted.
         of_columns: What steps need of the tile's columns.
-        block: What the rows have: queries, their squared norms, what steps need of them and of their batch entry, the
-            bounds of the mask, hashes for dropout, what a gate divides.
-        MASKED: Whether there may be pairs in the tile that are not allowed, or that do not exist.
-        EXCLUDES: Whether a step may exclude a pair of which more is asked than to have a score of −inf.
-        FOLDS: Whether the scale is part of softmax, or of a gate.
-        EXACT: Whether differences come first in squared distances.
-        ROUGH: Whether half precision is exact enough.
+        block: What the rows have, as `tile_scores` takes it, and all else.
     """
-    by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
-    peak, total, pooled = state
-    queries, norms, of_rows, numbers, bounds, hashes, one = block
-    row_span, column_span = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
-    allowed = tl.full((ROWS, COLUMNS), 1, tl.int1)
-    if MASKED:
-        allowed = allowed_pairs(
-            mask, bounds, at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=False
-        )
+    peak, total, pooled, beside = state
+    _, _, _, _, _, hashes, _ = block
+    column_span, value_dims = tl.arange(0, COLUMNS), tl.arange(0, BLOCK_VALUE_DIM)
     unit = LOG2_E
-    scores = tl.zeros((ROWS, COLUMNS), tl.float32)
-    if RULE != UNIFORM:
-        keys = load_tile(inputs[2], inputs[3], at, column_start, column_span, sizes[1], dims, DIM, not MASKED)
-        if FOLDS and not SAFE:
-            scores = scored_product(queries, keys, PRECISION)
-            if len(STEPS) == 0:
-                unit = scale * LOG2_E
-        else:
-            weight = load_weights(inputs, at, dims, DIM, FORM)
-            sides = (
-                side_of(inputs, row_start, row_span, sizes[0], 0, FORM),
-                side_of(inputs, column_start, column_span, sizes[1], 1, FORM),
-            )
-            scores = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, DIM, FORM, EXACT, PRECISION)
-    of_tile = tile_terms(
-        terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, one, STEPS,
-        False, by_sum,
+    if FOLDS and len(STEPS) == 0 and not SAFE:
+        unit = scale * LOG2_E
+    scores, allowed = tile_scores(
+        of_columns, block, inputs, terms, mask, at, row_start, column_start, sizes, scale, RULE, MASK, DIM,
+        FORM, STEPS, EXCLUDES, FOLDS, MASKED, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
     )  # fmt: skip
-    scores, allowed = stepped(
-        scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, ROUGH and not SAFE, EXCLUDES or SAFE
-    )
     if SAFE:
         if RULE == PROPORTIONAL:
             # Somebody looks there later, and raises.
@@ -105,23 +84,44 @@ def absorb(
         total = total * factor + tl.sum(found, 1)
     elif RULE == UNIFORM:
         total += tl.sum(found, 1)
-    if DROPOUT:
-        found *= keep_factors(hashes, column_start + column_span, dropout, TURNED=False)
+    slopes = found
+    if len(beside) > 0:
+        threshold, less_one, turn, slope_total, entropy = beside[0], beside[1], beside[2], beside[3], beside[4]
+        if RULE >= ENTMAX_ANY:
+            found, slopes = threshold_weights(
+                scores, level_of(peak)[:, None], threshold[:, None], less_one, RULE, ROUGH
+            )
+            if MASKED or EXCLUDES:
+                found, slopes = tl.where(allowed, found, 0.0), tl.where(allowed, slopes, 0.0)
+            if SAFE or len(beside) > 5:
+                slope_total += tl.sum(slopes, 1)
+                if RULE == ENTMAX_ANY:
+                    entropy += entropies(found, ROUGH)
+            found = tl.where(turn != 0, slopes, found)
+        beside = (threshold, less_one, turn, slope_total, entropy) + beside[5:]
     values = load_tile(inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED)
-    return peak, total, pooled_product(found, values, pooled, PRECISION, SAFE)
+    if DROPOUT:
+        keep = keep_factors(hashes, column_start + column_span, dropout, TURNED=False)
+        found, slopes = found * keep, slopes * keep
+    if len(beside) > 5:
+        beside = beside[:5] + (slope_product(slopes, values, beside[5], PRECISION, SAFE),)
+    return peak, total, pooled_product(found, values, pooled, PRECISION, SAFE), beside
 
 
 @triton.jit
 def pool_block(
     program, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale, n_splits,
-    RULE, MASK, SINK, SPLIT, DIM, VALUE_DIM, FLAG_ROWS, FLAG_COLUMNS,
+    RULE, MASK, SINK, SPLIT, CENTRED, DIM, VALUE_DIM, FLAG_ROWS, FLAG_COLUMNS,
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, DROPOUT: tl.constexpr,
-    SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, REVERSED: tl.constexpr,
-    BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    THRESHOLD: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr,
+    REVERSED: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The output and the statistics of a block of rows; its sums, where `SPLIT`, over one share of the keys.
 
-    Rule, mask and the like are constants, or numbers where the kernel is for any of them (`general.py`).
+    Rule, mask and the like are constants, or numbers where the kernel is for any of them (`general.py`). `THRESHOLD`:
+    whether rows may have one: it is found here where `SAFE`, else it is there; `CENTRED`: whether values are also
+    averaged by slope, in a second turn where `SAFE`.
     """
     by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
     sizes, line = (n_queries, n_keys), (low, high)
@@ -159,11 +159,28 @@ def pool_block(
         from_tile, to_tile = tl.maximum(from_tile, split * share), tl.minimum(to_tile, (split + 1) * share)
     from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
 
-    state = (
-        tl.full((ROWS,), -float("inf"), tl.float32),
-        tl.zeros((ROWS,), tl.float32),
-        tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32),
-    )
+    peak, threshold = tl.full((ROWS,), -float("inf"), tl.float32), tl.zeros((ROWS,), tl.float32)
+    total, pooled = tl.zeros((ROWS,), tl.float32), tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32)
+    beside = ()
+    if THRESHOLD:
+        if RULE >= ENTMAX_ANY:
+            if SAFE:
+                peak, threshold = solve_rows(
+                    known, origins, (from_tile, to_tile, from_whole, to_whole), inputs, terms, mask, at, row_start,
+                    sizes, scale, alpha_less_one(outputs[6], entry, RULE), RULE, MASK, DIM,
+                    FORM, STEPS, EXCLUDES, FOLDS, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
+                )  # fmt: skip
+            else:
+                here = tl.cast(entry, tl.int64) * n_queries + rows
+                peak = tl.load(outputs[2] + here, mask=rows < n_queries, other=0.0)
+                threshold = tl.load(outputs[3] + here, mask=rows < n_queries, other=float("inf"))
+        less_one = alpha_less_one(outputs[6], entry, RULE)
+        if less_one != less_one:
+            tl.store(outputs[5], 2)  # somebody looks there later, and raises
+        beside = (threshold, less_one, 0, total, total)
+        if CENTRED and not SAFE:
+            beside = beside + (pooled,)
+    state = (peak, total, pooled, beside)
     if not SAFE:
         # What steps need of columns is asked for one tile ahead: nobody then waits for it.
         last = tl.maximum(to_whole, 1) - 1
@@ -209,9 +226,11 @@ def pool_block(
             FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, SAFE, EXACT or SAFE, ROUGH, PRECISION,
             BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
         )  # fmt: skip
-    peak, total, pooled = state
+    peak, total, pooled, beside = state
     if FOLDS and len(STEPS) == 0 and not SAFE:
         peak = peak * scale
+    if RULE >= ENTMAX_ANY:
+        total = threshold
 
     value_dims = tl.arange(0, BLOCK_VALUE_DIM)
     strides = outputs[1]
@@ -231,12 +250,44 @@ def pool_block(
         broken = tl.max(tl.where(inside & is_not_finite(pooled), 1, 0))
         flag = flag_place(entry, row_start, n_queries, FLAG_ROWS) * n_splits + split
         tl.store(outputs[4] + flag, broken)
+    if THRESHOLD:
+        if SAFE:
+            if (RULE >= ENTMAX_ANY) & (CENTRED != 0):
+                nothing = tl.zeros((ROWS,), tl.float32)
+                turned = (threshold, beside[1], 1, nothing, nothing)
+                state = (peak, nothing, tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32), turned)
+                for tile in range(from_tile, to_tile):
+                    of_columns = load_line(
+                        terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, False
+                    )
+                    state = absorb(
+                        state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS,
+                        sizes, scale, RULE, MASK, DIM, VALUE_DIM,
+                        FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, SAFE, True, ROUGH, PRECISION,
+                        BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+                    )  # fmt: skip
+                store_slopes(state[2], state[3], outputs, strides, at, row_start, row_span, value_dims, inside, facts)
+        elif CENTRED:
+            store_slopes(beside[5], beside, outputs, strides, at, row_start, row_span, value_dims, inside, facts)
+
+
+@triton.jit
+def store_slopes(pooled, beside, outputs, strides, at, row_start, row_span, value_dims, inside, facts):
+    """Write the values averaged by slope, and (Σ slope, entropy) of rows."""
+    slope_total = beside[3]
+    pooled = pooled / tl.where(slope_total == 0, 1.0, slope_total)[:, None]
+    store_tile(pooled, outputs[7], strides, at, row_start, row_span, value_dims, inside)
+    there = tl.max(inside.to(tl.int32), 1) != 0
+    tl.store(outputs[8] + 2 * facts, slope_total, mask=there)
+    tl.store(outputs[8] + 2 * facts + 1, beside[4], mask=there)
 
 
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_splits"])
 def pool_rows(
     inputs,  # queries, their strides, keys, …, values, …, weights of channels, …
-    outputs,  # the output, its strides; peaks and totals (entries, splits, n_queries); flags
+    # The output, its strides; peaks and totals (entries, splits, n_queries); flags. Of a rule with a threshold, that is
+    # the total and is there; and errors, alpha − 1 of entries; values averaged by slope, (Σ slope, entropy) of rows.
+    outputs,
     terms,  # of each step
     mask,
     sink,
@@ -256,11 +307,13 @@ def pool_rows(
 ):  # fmt: skip
     """A block of rows, for one kind of problem."""
     reverse: tl.constexpr = MASK[BOUNDS] != 0 or MASK[LINE] != 0
+    threshold: tl.constexpr = RULE >= ENTMAX_ANY
+    centred: tl.constexpr = len(outputs) > 7
     pool_block(
         tl.program_id(0), inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
-        n_splits, RULE, MASK, SINK, SPLIT, DIM, VALUE_DIM, ROWS, COLUMNS,
-        FORM, STEPS, EXCLUDES, FOLDS, DROPOUT, False, EXACT, ROUGH, PRECISION, reverse, BLOCK_DIM, BLOCK_VALUE_DIM,
-        ROWS, COLUMNS,
+        n_splits, RULE, MASK, SINK, SPLIT, centred, DIM, VALUE_DIM, ROWS, COLUMNS,
+        FORM, STEPS, EXCLUDES, FOLDS, DROPOUT, threshold, False, EXACT, ROUGH, PRECISION, reverse,
+        BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
     )  # fmt: skip
 
 

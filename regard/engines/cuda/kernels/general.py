@@ -36,25 +36,27 @@ def pool_any_rows(
     scale,
     # Rule, whether there is a sink, whether keys are split, dim, value_dim, shares of keys, blocks of all batch entries
     # and shares, rows that share a flag (0: all; less: there are no flags), columns of a tile that shares are counted
-    # in; then of what the mask is made.
+    # in, whether values are averaged by slope; then of what the mask is made.
     codes,
     FORM: tl.constexpr, STEPS: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr,
     BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Blocks of rows: those that are flagged, or all."""
     n_queries, n_keys, low, high, n1, n2 = decoded_all(sizes)
-    rule, has_sink, is_split, dim, value_dim, n_splits, n_programs, flag_rows, flag_columns = decoded_all(codes[:9])
-    kinds = decoded_all(codes[9:])
+    rule, has_sink, is_split, dim, value_dim, n_splits, n_programs, flag_rows, flag_columns, centred = decoded_all(
+        codes[:10]
+    )
+    kinds = decoded_all(codes[10:])
     inputs, mask, sink = decoded_inputs(inputs, FORM), decoded_mask(mask), decoded_pairs(sink)
     terms = decoded_terms(terms, STEPS)
-    outputs = (outputs[0], decoded_all(outputs[1]), outputs[2], outputs[3], outputs[4], outputs[5])
+    outputs = (outputs[0], decoded_all(outputs[1])) + outputs[2:]
     first, stop = blocks_here(outputs[4], n_queries, n_splits, n_programs, flag_rows, ROWS)
     for each in range(first, stop):
         if load_flags(outputs[4], each, n_queries, n_splits, n_programs, flag_rows, ROWS) != 0:
             pool_block(
                 each, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
-                n_splits, rule, kinds, has_sink, is_split, dim, value_dim, flag_rows, flag_columns,
-                FORM, STEPS, True, False, True, True, True, ROUGH, PRECISION, False, BLOCK_DIM, BLOCK_VALUE_DIM,
+                n_splits, rule, kinds, has_sink, is_split, centred, dim, value_dim, flag_rows, flag_columns,
+                FORM, STEPS, True, False, True, True, True, True, ROUGH, PRECISION, False, BLOCK_DIM, BLOCK_VALUE_DIM,
                 ROWS, COLUMNS,
             )  # fmt: skip
 

@@ -14,6 +14,20 @@ from regard.engines.cuda.kernels.elementary import LOG2_E
 from regard.engines.cuda.kernels.forward import finished, unfinished
 from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights
 from regard.engines.cuda.kernels.products import weighted_sum
+from regard.engines.cuda.kernels.thresholds import (
+    ENTMAX_ANY,
+    add_weights,
+    alpha_less_one,
+    entropies,
+    goes_on,
+    largest_two,
+    level_of,
+    next_bracket,
+    no_sums,
+    none_so_far,
+    threshold_of_two,
+    threshold_weights,
+)
 from regard.engines.cuda.kernels.tile_gradients import (
     added,
     load_facts,
@@ -68,6 +82,66 @@ def differences(vector, vectors, slopes, weight, inputs, FORM: tl.constexpr):
     return weighted_sum(slopes, vectors)
 
 
+@triton.jit
+def listed_scores(
+    query, columns, weight, origins, numbers, of_rows, inputs, terms, at, row, sizes, scale, RULE,
+    FORM: tl.constexpr, STEPS: tl.constexpr, DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
+):  # fmt: skip
+    """(scores, which are allowed) of one row and some keys that it lists, `(1, keys)`."""
+    one, dims = tl.arange(0, 1), tl.arange(0, BLOCK_DIM)
+    scores = tl.zeros((1, columns.shape[0]), tl.float32)
+    if RULE != UNIFORM:
+        keys = load_tile(inputs[2], inputs[3], at, 0, columns, sizes[1], dims, DIM, False).to(tl.float32)
+        scores = vector_scores(query, keys, weight, inputs, scale, FORM)
+    of_columns = load_line(terms, origins, at, 0, columns, sizes[1], STEPS, True, True, False)
+    of_tile = tile_terms(terms, of_rows, of_columns, at, row, one, 0, columns, sizes, 1.0, STEPS, False, True)
+    allowed = (columns < sizes[1])[None, :]
+    return stepped(scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, False, True)
+
+
+@triton.jit
+def walk_list(
+    found, level, threshold, query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row, sizes, width,
+    scale, unit, RULE, FORM: tl.constexpr, STEPS: tl.constexpr, LOOKS: tl.constexpr, DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr, LISTED: tl.constexpr,
+):  # fmt: skip
+    """What is found of one row along its list, as `walk` finds it along tiles."""
+    for start in range(0, width, LISTED):
+        columns = load_list(lists[0], lists[1], at, row, start, width, sizes[1], LISTED)
+        scores, allowed = listed_scores(
+            query, columns, weight, origins, numbers, of_rows, inputs, terms, at, row, sizes, scale, RULE,
+            FORM, STEPS, DIM, BLOCK_DIM,
+        )  # fmt: skip
+        if LOOKS:
+            found = largest_two(found, scores, allowed, True)
+        else:
+            found = add_weights(found, scores, allowed, level, threshold, unit, RULE, True, False)
+    return found
+
+
+@triton.jit
+def solve_list(
+    query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row, sizes, width, scale, unit, RULE,
+    FORM: tl.constexpr, STEPS: tl.constexpr, DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, LISTED: tl.constexpr,
+):  # fmt: skip
+    """(largest score, threshold) of one row."""
+    nothing = tl.zeros((1,), tl.float32)
+    found = walk_list(
+        none_so_far(1, LISTED), nothing, nothing, query, weight, origins, numbers, of_rows, inputs, terms, lists, at,
+        row, sizes, width, scale, unit, RULE, FORM, STEPS, True, DIM, BLOCK_DIM, LISTED,
+    )  # fmt: skip
+    peak, bracket = threshold_of_two(found, width, unit, RULE, False)
+    n_passes = width * 0
+    while goes_on(bracket, n_passes):
+        sums = walk_list(
+            no_sums(1), level_of(peak), bracket[0].to(tl.float32), query, weight, origins, numbers, of_rows, inputs,
+            terms, lists, at, row, sizes, width, scale, unit, RULE, FORM, STEPS, False, DIM, BLOCK_DIM, LISTED,
+        )  # fmt: skip
+        bracket = next_bracket(sums, bracket, n_passes, unit, RULE, False)
+        n_passes += 1
+    return peak, bracket[0].to(tl.float32)
+
+
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "width", "n1", "n2"])
 def pool_listed(
     inputs, outputs, terms, lists, sink, dropout, n_queries, n_keys, width, n1, n2, scale,
@@ -75,7 +149,11 @@ def pool_listed(
     FINISH: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
     BLOCK_VALUE_DIM: tl.constexpr, LISTED: tl.constexpr,
 ):  # fmt: skip
-    """The output and the statistics of one row; unless `FINISH`, its sums."""
+    """The output and the statistics of one row; unless `FINISH`, its sums.
+
+    `outputs`: the output, peaks and totals, errors; alpha − 1 of entries; what `store_slopes` writes, if it is wanted.
+    """
+    centred: tl.constexpr = len(outputs) > 5
     program = tl.program_id(0)
     row, entry = program % n_queries, program // n_queries
     at, sizes, one = place_of(entry, n1, n2), (n_queries, n_keys), tl.arange(0, 1)
@@ -90,25 +168,41 @@ def pool_listed(
     peak = tl.full((1,), -float("inf"), tl.float32)
     total = tl.zeros((1,), tl.float32)
     pooled = tl.zeros((1, BLOCK_VALUE_DIM), tl.float32)
+    threshold, unit, slope_total, entropy, slope_pooled = total, 1.0, total, total, pooled
+    if RULE >= ENTMAX_ANY:
+        unit = alpha_less_one(outputs[4], entry, RULE)
+        if unit != unit:
+            tl.store(outputs[3], 2)
+        peak, threshold = solve_list(
+            query, weight, origins, numbers, of_rows, inputs, terms, lists, at, row, sizes, width, scale, unit, RULE,
+            FORM, STEPS, DIM, BLOCK_DIM, LISTED,
+        )  # fmt: skip
     for start in range(0, width, LISTED):
         columns = load_list(lists[0], lists[1], at, row, start, width, n_keys, LISTED)
-        allowed = (columns < n_keys)[None, :]
-        scores = tl.zeros((1, LISTED), tl.float32)
-        if RULE != UNIFORM:
-            keys = load_tile(inputs[2], inputs[3], at, 0, columns, n_keys, dims, DIM, False).to(tl.float32)
-            scores = vector_scores(query, keys, weight, inputs, scale, FORM)
-        of_columns = load_line(terms, origins, at, 0, columns, n_keys, STEPS, True, True, False)
-        of_tile = tile_terms(terms, of_rows, of_columns, at, row, one, 0, columns, sizes, 1.0, STEPS, False, True)
-        scores, allowed = stepped(scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, False, True)
+        scores, allowed = listed_scores(
+            query, columns, weight, origins, numbers, of_rows, inputs, terms, at, row, sizes, scale, RULE,
+            FORM, STEPS, DIM, BLOCK_DIM,
+        )  # fmt: skip
         if RULE == PROPORTIONAL:
             if any_negative(scores, allowed):
                 tl.store(outputs[3], 1)  # somebody looks there later, and raises
         found, factor, peak = next_tile(scores, allowed, peak, LOG2_E, RULE, True, False)
+        slopes = found
+        if RULE >= ENTMAX_ANY:
+            found, slopes = threshold_weights(scores, level_of(peak)[:, None], threshold[:, None], unit, RULE, False)
+            found, slopes = tl.where(allowed, found, 0.0), tl.where(allowed, slopes, 0.0)
+            slope_total += tl.sum(slopes, 1)
+            entropy += entropies(found, False)
         total = total * factor + tl.sum(found, 1)
         if DROPOUT:
-            found *= keep_factors(hashes, columns, dropout, TURNED=False)
+            keep = keep_factors(hashes, columns, dropout, TURNED=False)
+            found, slopes = found * keep, slopes * keep
         values = load_tile(inputs[4], inputs[5], at, 0, columns, n_keys, value_dims, VALUE_DIM, False).to(tl.float32)
         pooled = pooled * factor[:, None] + weighted_sum(found, values)
+        if centred:
+            slope_pooled += weighted_sum(slopes, values)
+    if RULE >= ENTMAX_ANY:
+        total = threshold
     if FINISH:
         peak, total, pooled = finished(peak, total, pooled, sink, at, RULE, SINK)
     else:
@@ -119,6 +213,11 @@ def pool_listed(
     tl.store(outputs[0] + facts * VALUE_DIM + value_dims[None, :], result, mask=inside)
     tl.store(outputs[1] + facts + one, peak)
     tl.store(outputs[2] + facts + one, total)
+    if centred:
+        slope_pooled = slope_pooled / tl.where(slope_total == 0, 1.0, slope_total)[:, None]
+        tl.store(outputs[5] + facts * VALUE_DIM + value_dims[None, :], slope_pooled, mask=inside)
+        tl.store(outputs[6] + 2 * facts + one, slope_total)
+        tl.store(outputs[6] + 2 * facts + 1 + one, entropy)
 
 
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "width", "n1", "n2"])

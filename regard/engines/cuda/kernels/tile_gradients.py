@@ -10,6 +10,7 @@ import triton.language as tl
 
 from regard.engines.cuda.kernels.elementary import LOG2_E, is_not_finite
 from regard.engines.cuda.kernels.pair_scores import load_tile
+from regard.engines.cuda.kernels.thresholds import ENTMAX_ANY, alpha_less_one, level_of, turned_sums
 from regard.engines.cuda.kernels.tile_scores import across, place_of, step_slopes, stepped
 from regard.engines.cuda.kernels.tile_weights import PROPORTIONAL, SOFTMAX, UNIFORM, weights_and_slopes
 from regard.engines.kernels import codes
@@ -62,7 +63,7 @@ def without_broken(gradients, vectors):
 
 @triton.jit
 def load_facts(facts, entry, start, span, n_queries, RULE, CENTRED, ROUGH: tl.constexpr, WHOLE: tl.constexpr):
-    """(level, inverse, δ) of rows. Those beyond the last have no weight."""
+    """(level, inverse, δ) of rows, and alpha − 1 of their batch entry. Those beyond the last have no weight."""
     place = tl.cast(entry, tl.int64) * n_queries + start
     inside = start + span < n_queries
     if WHOLE:
@@ -77,9 +78,12 @@ def load_facts(facts, entry, start, span, n_queries, RULE, CENTRED, ROUGH: tl.co
     if not ROUGH:
         if RULE == SOFTMAX:
             inverse = tl.load(facts[1] + place + span, mask=inside, other=0.0)
+    if RULE >= ENTMAX_ANY:
+        level = level_of(tl.load(facts[0] + place + span, mask=inside, other=0.0))
+        inverse = tl.load(facts[1] + place + span, mask=inside, other=float("inf"))
     if CENTRED:
         delta = tl.load(facts[2] + place + span, mask=inside, other=0.0)
-    return level, inverse, delta
+    return level, inverse, delta, alpha_less_one(facts[3], entry, RULE)
 
 
 @triton.jit
@@ -137,9 +141,9 @@ def tile_gradients(
         raw: The scores before any step.
         over_values: dO vᵀ.
         keep: What dropout multiplies weights by; 1 without it.
-        facts: Level, inverse and δ of rows.
+        facts: Level, inverse and δ of rows, and alpha − 1.
         LEARNS: Of which steps the parameters' gradients are summed, along the second axis of the tile; `BY_PAIR`
-            where those of each pair are wanted.
+            where those of each pair are wanted. Two more are for alpha: what it gets, and what is left of δ.
         SAFE: Whether something may be infinite or no number.
     """
     selects: tl.constexpr = MASKED or EXCLUDES or SAFE
@@ -154,10 +158,23 @@ def tile_gradients(
     level, _ = across(facts[0], facts[0], TURNED)
     inverse, _ = across(facts[1], facts[1], TURNED)
     delta, _ = across(facts[2], facts[2], TURNED)
-    weights, slopes = weights_and_slopes(scores, allowed, level, inverse, unit, RULE, selects, ROUGH)
+    weights, slopes = weights_and_slopes(scores, allowed, level, inverse, unit, RULE, selects, ROUGH, facts[3])
     if SAFE:
         # A value that is not finite gives nothing to a weight of 0.
         over_values = tl.where((weights == 0) & is_not_finite(over_values), 0.0, over_values)
+    rule_learned = ()
+    if len(LEARNS) > len(STEPS):
+        turned, moved = tl.zeros((raw.shape[0],), tl.float32), tl.zeros((raw.shape[0],), tl.float32)
+        if RULE >= ENTMAX_ANY:
+            to_weights = tl.where(weights == 0, 0.0, over_values * keep - delta)
+            turned, moved = (
+                turned_sums(scores, weights, level, inverse, to_weights, facts[3], ROUGH),
+                tl.sum(slopes * to_weights, 1),
+            )
+        # Kernels for any rule have a step more.
+        for _ in tl.static_range(len(LEARNS) - len(STEPS) - 2):
+            rule_learned = rule_learned + (0.0,)
+        rule_learned = rule_learned + (turned, moved)
     if RULE != UNIFORM:  # whose weights depend on no score
         slopes = slopes * (over_values * keep - delta)
     if selects:
@@ -178,4 +195,4 @@ def tile_gradients(
                 learned = (tl.sum(pairs, 1),) + learned
         else:
             learned = (0.0,) + learned
-    return weights * keep, slopes * scale, learned
+    return weights * keep, slopes * scale, learned + rule_learned

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, reciprocal, rough_reciprocals
+from regard.engines.cuda.kernels.thresholds import ENTMAX_ANY, threshold_weights
 from regard.engines.cuda.kernels.tile_scores import across, decoded, load_pairs, load_vector
 from regard.engines.kernels import codes
 
@@ -174,16 +175,20 @@ def at_most_zero(x):
 
 
 @triton.jit
-def weights_and_slopes(scores, allowed, level, inverse, unit, RULE, MASKED: tl.constexpr, ROUGH: tl.constexpr):
+def weights_and_slopes(
+    scores, allowed, level, inverse, unit, RULE, MASKED: tl.constexpr, ROUGH: tl.constexpr, less_one=1.0,
+):  # fmt: skip
     """α of a tile, and the diagonal part of dα/da.
 
     Args:
         scores: The tile.
         allowed: Which pairs are.
         level: Of each row, under softmax: log₂ Z where half precision is exact enough, else the largest score.
-        inverse: Of each row, of rules that divide by a sum Z: 1/Z; under softmax, of numerators relative to the level.
+        inverse: Of each row, of rules that divide by a sum Z: 1/Z; under softmax, of numerators relative to the level;
+            of rules with a threshold, that.
         unit: unit · score is the exponent of 2.
         RULE, MASKED, ROUGH: As everywhere.
+        less_one: alpha − 1, of rules with a threshold.
     """
     if RULE == SOFTMAX:
         # No weight exceeds 1, but by another rounding of large scores.
@@ -194,6 +199,10 @@ def weights_and_slopes(scores, allowed, level, inverse, unit, RULE, MASKED: tl.c
         if MASKED:
             weights = tl.where(allowed, weights, 0.0)
         slopes = weights
+    elif RULE >= ENTMAX_ANY:
+        weights, slopes = threshold_weights(scores, level, inverse, less_one, RULE, ROUGH)
+        if MASKED:
+            weights, slopes = tl.where(allowed, weights, 0.0), tl.where(allowed, slopes, 0.0)
     else:
         weights = numerators(scores, allowed, RULE, MASKED, ROUGH)
         if RULE == SIGMOID:
