@@ -10,7 +10,9 @@ from regard.engines import cpu
 from regard.engines.cpu.kernel_costs import cpu_bytes, cpu_seconds
 from regard.engines.cpu.needed_kernels import needed_kernels
 from regard.engines.kernels.protocol import Compiled, Kernels
+from regard.engines.kernels.support import inner_rule
 from regard.problem import AttentionProblem
+from regard.scores.form import ChannelForm
 
 if TYPE_CHECKING:
     from regard.engines.work import Work
@@ -33,6 +35,11 @@ class CpuKernels(Kernels):
 
         needed = needed_kernels(problem, reads=reads)
         return None if background_compilation.are_ready(needed) else background_compilation.why_not_ready(needed)
+
+    def lacks(self, problem: AttentionProblem) -> str | None:
+        if type(problem.form) is ChannelForm and inner_rule(problem.rule)[1]:
+            return f"the kernels do not have {type(problem.score).__name__} under a choice of keys"
+        return None
 
     def bytes(self, problem: AttentionProblem) -> int:
         return cpu_bytes(problem)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.engines.cuda.kernels.general import differentiate_any_columns, differentiate_any_rows, pool_any_rows
@@ -32,6 +33,7 @@ def pool_any(
     flags: tuple[Tensor, Settings | int] | None = None,
     n_splits: int = 1,
     split: bool = False,
+    scores: Tensor | None = None,
 ) -> None:
     """Write the output and the statistics of rows, or their sums.
 
@@ -41,6 +43,7 @@ def pool_any(
         flags: On the device, with the settings of the pass that left them, or how many rows share one, 0 where all do.
         n_splits: Shares of the keys.
         split: Whether sums of shares are written.
+        scores: Where scores are written by what is no rule, `codes.SCORES`.
     """
     output, strides, peaks, totals = outputs
     beside = stand_ins(launch.device)
@@ -69,6 +72,7 @@ def pool_any(
             totals,
             beside.flags if flags is None else flags[0],
             launch.errors,
+            beside.number if scores is None else scores,
         ),
         _terms(launch),
         _mask(launch),
@@ -82,9 +86,19 @@ def pool_any(
     n_launched = n_programs if flags is None else blocks_of(n_programs, CHUNK)
     launch.run(pool_any_rows, n_launched, arguments, constants, settings.options, variant=variant)
     program = launch.program
-    if LAUNCHED in program.problem.notes and flags is None and not split:
+    if LAUNCHED in program.problem.notes and flags is None and not split and scores is None:
         made = Launched(pool_any_rows, n_launched, arguments, constants, settings.options, program.layout, variant)
         program.problem.notes[LAUNCHED] = made
+
+
+def scores_of(launch: Launch) -> Tensor:
+    """The scores of a small problem, (entries, n_queries, n_keys); −∞ for pairs that are not allowed."""
+    problem = launch.program.problem
+    scores = launch.empty(launch.n_entries, launch.n_queries, launch.n_keys).fill_(-torch.inf)
+    nobody_reads = torch.empty(problem.output_shape, dtype=problem.dtype, device=launch.device)
+    peaks, totals = launch.empty(2, launch.n_entries, launch.n_queries)
+    pool_any(launch, (nobody_reads, launch.strides_of(nobody_reads), peaks, totals), scores=scores)
+    return scores
 
 
 def differentiate_any(

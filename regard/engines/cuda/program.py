@@ -61,18 +61,28 @@ class Program:
         return math.prod(self.problem.grid.batch_shape)
 
 
-def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Program:
+def translate(
+    problem: AttentionProblem,
+    beside: Sequence[Tensor] = (),
+    *,
+    rule: int | None = None,
+    mask: MaskTensors | None = None,
+) -> Program:
     """The program of a problem that the kernels have all parts of.
 
     Args:
         problem: What is computed.
         beside: Tensors `(*batch_shape, n, dim)` that kernels are to read or write besides.
+        rule: The code of what stands for its rule, which then is none of one pass.
+        mask: What stands for its mask.
     """
-    form, grid, rule = problem.form, problem.grid, RULES[type(problem.rule)]
+    form, grid = problem.form, problem.grid
     assert isinstance(form, DotForm | ChannelForm)
     small = is_small(grid)
-    tensors = _tensors_of(problem, factors=not small)
-    mask = mask_tensors(problem.mask, grid, may_list=not small)
+    # Who chooses, and goes along lists, takes gates as they are.
+    tensors = _tensors_of(problem, factors=not small and rule is None and mask is None)
+    rule = RULES[type(problem.rule)] if rule is None else rule
+    mask = mask_tensors(problem.mask, grid, may_list=not small) if mask is None else mask
     steps = tuple([each.code for each in tensors.steps])
     has_sink = isinstance(problem.rule, Softmax) and problem.rule.sink is not None
     numbers = tuple([each.numbers for each in tensors.steps])

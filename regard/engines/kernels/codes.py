@@ -30,6 +30,10 @@ SIGMOID: Final = 4
 UNIFORM: Final = 5
 ENTMAX: Final = 6
 
+# On a GPU: 1 for each key that a row lists. And no rule at all, but the scores as they are, for who chooses by them.
+ONE_HOT: Final = 7
+SCORES: Final = 8
+
 # On a GPU: what a step's parameter gets of each pair, not summed, in place of True.
 BY_PAIR: Final = 2
 

@@ -33,7 +33,7 @@ from regard.errors import ScoreError
 from regard.problem import make_problem
 from regard.testing import MASKS, RULES, SCORES, Case, Sizes, check
 
-from .test_kernels import DEVICE, DTYPES, OTHER_RULES, OTHER_SCORES, PAIRS, VARIANTS
+from .test_kernels import CHOOSING_RULES, DEVICE, DTYPES, OTHER_RULES, OTHER_SCORES, PAIRS, VARIANTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -80,7 +80,7 @@ def test_one_kernel_serves_every_rule_and_mask(monkeypatch):
         lambda kernel, n, arguments, constants, *_, **__: kinds.add((kernel.fn.__name__, *constants.items())),
     )
     for rule, mask in itertools.product(RULES, MASKS):
-        if rule in OTHER_RULES | {"Proportional"}:
+        if rule in OTHER_RULES | CHOOSING_RULES | {"Proportional"}:
             continue
         problem = Case("Dot", rule, mask, torch.float32, DEVICE, SIZE).make(torch.float32)
         CudaKernels().compile(problem).pool()
@@ -104,7 +104,14 @@ def test_two_hundred_kernels_serve_the_contract(monkeypatch):
             (kernel.fn.__name__, *constants.items(), *map(_kind, arguments))
         ),
     )
-    for (score, rule), mask, dtype in itertools.product(PAIRS, ("no mask", "Causal, end", "Allowed"), DTYPES):
+    # Nothing is launched: there is no key in what was chosen.
+    monkeypatch.setattr(
+        "regard.engines.cuda.choosing.pairs_of",
+        lambda index, n_keys: torch.zeros(*index.shape[:-1], n_keys, dtype=torch.uint8, device=DEVICE),
+    )
+    choosing = [(score, rule) for score in dict(PAIRS) for rule in CHOOSING_RULES]
+    several = itertools.product(PAIRS, ("no mask", "Causal, end", "Allowed"), DTYPES)
+    for (score, rule), mask, dtype in (*several, *itertools.product(choosing, ("Allowed",), DTYPES)):
         problem = Case(score, rule, mask, dtype, DEVICE, SIZE).make(dtype)
         compiled = CudaKernels().compile(problem)
         pooled = compiled.pool()

@@ -6,8 +6,9 @@ import triton
 import triton.language as tl
 
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, is_not_finite
-from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, pair_scores, squared_norms, store_tile
-from regard.engines.cuda.kernels.products import pooled_product, scored_product
+from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, squared_norms, store_tile
+from regard.engines.cuda.kernels.products import pooled_product
+from regard.engines.cuda.kernels.scored_tiles import scored_tile, store_scores
 from regard.engines.cuda.kernels.tile_scores import (
     block_of,
     flag_place,
@@ -18,13 +19,12 @@ from regard.engines.cuda.kernels.tile_scores import (
     place_of,
     scaled_first,
     start_of,
-    stepped,
-    tile_terms,
 )
 from regard.engines.cuda.kernels.tile_weights import (
     BOUNDS,
     LINE,
     PROPORTIONAL,
+    SCORES,
     SOFTMAX,
     UNIFORM,
     allowed_pairs,
@@ -54,50 +54,36 @@ def absorb(
         state: The sums so far.
         of_columns: What steps need of the tile's columns.
         block: What the rows have: queries, their squared norms, what steps need of them and of their batch entry, the
-            bounds of the mask, hashes for dropout, what a gate divides.
+            bounds of the mask, hashes for dropout, what a gate divides; which batch entry it is.
         MASKED: Whether there may be pairs in the tile that are not allowed, or that do not exist.
         EXCLUDES: Whether a step may exclude a pair of which more is asked than to have a score of −inf.
         FOLDS: Whether the scale is part of softmax, or of a gate.
         EXACT: Whether differences come first in squared distances.
         ROUGH: Whether half precision is exact enough.
     """
-    by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
     peak, total, pooled = state
-    queries, norms, of_rows, numbers, bounds, hashes, one = block
+    bounds, hashes = block[4], block[5]
     row_span, column_span = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
+    value_dims = tl.arange(0, BLOCK_VALUE_DIM)
     allowed = tl.full((ROWS, COLUMNS), 1, tl.int1)
     if MASKED:
         allowed = allowed_pairs(
             mask, bounds, at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=False
         )
     unit = LOG2_E
-    scores = tl.zeros((ROWS, COLUMNS), tl.float32)
-    if RULE != UNIFORM:
-        keys = load_tile(inputs[2], inputs[3], at, column_start, column_span, sizes[1], dims, DIM, not MASKED)
-        if FOLDS and not SAFE:
-            scores = scored_product(queries, keys, PRECISION)
-            if len(STEPS) == 0:
-                unit = scale * LOG2_E
-        else:
-            weight = load_weights(inputs, at, dims, DIM, FORM)
-            sides = (
-                (inputs[0], inputs[1], row_start, row_span, sizes[0]),
-                (inputs[2], inputs[3], column_start, column_span, sizes[1]),
-            )
-            scores = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, DIM, FORM, EXACT, PRECISION)
-    of_tile = tile_terms(
-        terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, one, STEPS,
-        False, by_sum,
+    if FOLDS and len(STEPS) == 0 and not SAFE:
+        unit = scale * LOG2_E
+    scores, allowed = scored_tile(
+        allowed, of_columns, block, inputs, terms, at, row_start, column_start, sizes, scale, RULE, DIM,
+        FORM, STEPS, EXCLUDES, FOLDS, not MASKED, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
     )  # fmt: skip
-    scores, allowed = stepped(
-        scores, allowed, numbers, of_tile, terms, len(STEPS), STEPS, ROUGH and not SAFE, EXCLUDES or SAFE
-    )
     if SAFE:
         if RULE == PROPORTIONAL:
             # Somebody looks there later, and raises.
             if any_negative(scores, allowed):
                 tl.store(outputs[5], 1)
+        if RULE == SCORES:
+            store_scores(scores, allowed, outputs[6], block[7], row_start + row_span, column_start + column_span, sizes)
     found, factor, peak = next_tile(scores, allowed, peak, unit, RULE, MASKED or EXCLUDES, ROUGH)
     if RULE == SOFTMAX or RULE == PROPORTIONAL:
         pooled = pooled * factor[:, None]
@@ -144,7 +130,7 @@ def pool_block(
         # scale · σ(g + h) = 1 / (1/scale + e^−g/scale · e^−h)
         one = 1.0 / scale
         of_rows = scaled_first(of_rows, one)
-    known = (queries, norms, of_rows, numbers, bounds, hashes, one)
+    known = (queries, norms, of_rows, numbers, bounds, hashes, one, entry)
 
     # Tiles in which every pair is allowed, and those before and after them.
     if SAFE:

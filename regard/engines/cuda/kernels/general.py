@@ -40,7 +40,7 @@ def pool_any_rows(
     kinds = decoded_all(codes[9:])
     inputs, mask, sink = decoded_pairs(inputs), decoded_mask(mask), decoded_pairs(sink)
     terms = decoded_terms(terms, STEPS)
-    outputs = (outputs[0], decoded_all(outputs[1]), outputs[2], outputs[3], outputs[4], outputs[5])
+    outputs = (outputs[0], decoded_all(outputs[1]), outputs[2], outputs[3], outputs[4], outputs[5], outputs[6])
     first, stop = blocks_here(outputs[4], n_queries, n_splits, n_programs, flag_rows, ROWS)
     for each in range(first, stop):
         if load_flags(outputs[4], each, n_queries, n_splits, n_programs, flag_rows, ROWS) != 0:
