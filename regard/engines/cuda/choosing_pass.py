@@ -5,20 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.engines.cuda.best_pass import best_listed, best_of_shares, best_scored, kept
 from regard.engines.cuda.forward_pass import LEAST_TILES, PROGRAMS, PROGRAMS_OF_ONE
 from regard.engines.cuda.general_pass import scores_of
-from regard.engines.cuda.kernels.choosing import (
-    choose_columns,
-    choose_listed,
-    choose_scored,
-    merge_choices,
-)
+from regard.engines.cuda.kernels.choosing import choose_columns
 from regard.engines.cuda.launch import Launch
-from regard.engines.cuda.launch_settings import Settings, block_of, blocks_of, choice_settings, shared_memory
-
-LEAST_KEPT = 8  # places for the best of a row, at least
-SCORED_ROWS, SCORED_COLUMNS = 4, 64  # of a block of scores that are there
-LISTED = 64  # keys that are gathered at once
+from regard.engines.cuda.launch_settings import Settings, blocks_of, choice_settings, shared_memory
 
 # What these kernels are compiled for, of what every kernel over tiles is.
 NEEDED = ("FORM", "STEPS", "MASK", "EXACT", "PRECISION", "DIM", "BLOCK_DIM")
@@ -29,17 +21,12 @@ def best_keys(launch: Launch, k: int) -> Tensor:
     grid = launch.program.problem.grid
     index = torch.empty(*grid.batch_shape, launch.n_queries, k, dtype=torch.int64, device=launch.device)
     if launch.program.is_small:
-        _choose_scored(launch, scores_of(launch), index)
+        best_scored(launch, scores_of(launch), (index,))
     elif launch.program.mask.lists:
-        _choose_listed(launch, index)
+        best_listed(launch, (index,))
     else:
         _choose_columns(launch, index)
     return index
-
-
-def kept(k: int) -> int:
-    """Places for the best of a row: a power of two."""
-    return max(1 << (k - 1).bit_length(), LEAST_KEPT)
 
 
 def _choose_columns(launch: Launch, index: Tensor) -> None:
@@ -77,14 +64,7 @@ def _choose_columns(launch: Launch, index: Tensor) -> None:
         variant=(places, n_splits > 1),
     )
     if n_splits > 1:
-        launch.run(
-            merge_choices,
-            launch.n_entries * launch.n_queries,
-            (outputs, index, launch.n_queries, n_splits, index.shape[-1]),
-            {"K": places},
-            {"num_warps": 1},
-            variant=places,
-        )
+        best_of_shares(launch, outputs, (index,))
 
 
 def _n_splits(launch: Launch, settings: Settings) -> int:
@@ -96,45 +76,6 @@ def _n_splits(launch: Launch, settings: Settings) -> int:
     per_processor = PROGRAMS_OF_ONE if settings.rows == 1 else PROGRAMS
     room = per_processor * torch.cuda.get_device_properties(launch.device).multi_processor_count
     return int(max(min(room // programs, tiles // LEAST_TILES), 1))
-
-
-def _choose_listed(launch: Launch, index: Tensor) -> None:
-    lists, places = launch.program.mask.lists[0], kept(index.shape[-1])
-    launch.run(
-        choose_listed,
-        launch.n_entries * launch.n_queries,
-        (
-            launch.inputs,
-            index,
-            launch.program.terms,
-            launch.mask,
-            launch.n_queries,
-            launch.n_keys,
-            lists.shape[-1],
-            *launch.batch_sizes,
-            launch.program.scale,
-            index.shape[-1],
-        ),
-        {
-            "LISTED": min(block_of(lists.shape[-1]), LISTED),
-            "K": places,
-            **{name: launch.codes[name] for name in ("FORM", "STEPS", "DIM", "BLOCK_DIM")},
-        },
-        {"num_warps": 1},
-        variant=places,
-    )
-
-
-def _choose_scored(launch: Launch, scores: Tensor, index: Tensor) -> None:
-    n_rows, places = launch.n_entries * launch.n_queries, kept(index.shape[-1])
-    launch.run(
-        choose_scored,
-        blocks_of(n_rows, SCORED_ROWS),
-        (scores, index, n_rows, launch.n_keys, index.shape[-1]),
-        {"K": places, "ROWS": SCORED_ROWS, "COLUMNS": SCORED_COLUMNS},
-        {"num_warps": 1},
-        variant=places,
-    )
 
 
 def pairs_of(index: Tensor, n_keys: int) -> Tensor:

@@ -34,6 +34,7 @@ def pool_any(
     n_splits: int = 1,
     split: bool = False,
     scores: Tensor | None = None,
+    best: tuple[Tensor, ...] = (),
 ) -> None:
     """Write the output and the statistics of rows, or their sums.
 
@@ -44,6 +45,7 @@ def pool_any(
         n_splits: Shares of the keys.
         split: Whether sums of shares are written.
         scores: Where scores are written by what is no rule, `codes.SCORES`.
+        best: Where the best scores of rows and their columns are written.
     """
     output, strides, peaks, totals = outputs
     beside = stand_ins(launch.device)
@@ -73,6 +75,7 @@ def pool_any(
             beside.flags if flags is None else flags[0],
             launch.errors,
             beside.number if scores is None else scores,
+            *best,
         ),
         _terms(launch),
         _mask(launch),
@@ -82,11 +85,12 @@ def pool_any(
         launch.program.scale,
         _coded(rule_codes),
     )
-    constants, variant = _constants(launch, settings), (output.dtype, settings)
+    n_best = best[0].shape[-1] if best else 0
+    constants, variant = {**_constants(launch, settings), "BEST": n_best}, (output.dtype, settings, n_best)
     n_launched = n_programs if flags is None else blocks_of(n_programs, CHUNK)
     launch.run(pool_any_rows, n_launched, arguments, constants, settings.options, variant=variant)
     program = launch.program
-    if LAUNCHED in program.problem.notes and flags is None and not split and scores is None:
+    if LAUNCHED in program.problem.notes and flags is None and not split and scores is None and not best:
         made = Launched(pool_any_rows, n_launched, arguments, constants, settings.options, program.layout, variant)
         program.problem.notes[LAUNCHED] = made
 

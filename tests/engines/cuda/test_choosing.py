@@ -7,15 +7,31 @@ import torch
 
 pytest.importorskip("triton")
 
-from regard import Causal, Dot, Gaussian, OneHot, RelativeBias, ScaledDot, Selected, Softmax, TopK, Where, attend
+from regard import (
+    Causal,
+    Conic,
+    Dot,
+    Gaussian,
+    OneHot,
+    RelativeBias,
+    ScaledDot,
+    Selected,
+    Sigmoid,
+    Softmax,
+    TopK,
+    Where,
+    attend,
+)
 from regard.engines import Tiled
-from regard.engines.cuda import choosing_pass, cuda_kernels, masks, program
+from regard.engines.cuda import choosing_pass, cuda_kernels, forward_pass, masks, program
 from regard.engines.cuda.cuda_kernels import CudaKernels
+from regard.engines.cuda.launch import Launch
 from regard.engines.kernels import dispatch
 from regard.errors import EngineRefusal
 from regard.problem import make_problem
 from regard.testing import MASKS, Case, Sizes, check
 from regard.weights.rule import over_one_tile
+from regard.weights.topk import best_k
 
 from .test_kernels import DEVICE, PAIRS
 
@@ -202,3 +218,34 @@ def test_what_kernels_do_not_choose_is_refused_by_name():
     learned = Dot() + RelativeBias(2, align="end").to(DEVICE)
     with pytest.raises(EngineRefusal, match="no table of relative positions along lists"):
         attend(*tensors, score=learned, weights=TopK(2), engine=KERNELS)
+
+
+@pytest.mark.parametrize(
+    ("rule", "mask", "n_splits", "small"),
+    [
+        (Softmax(), None, 1, False),
+        (Softmax(temperature=0.5, sink=0.1), Causal(align="end"), 3, False),
+        (Sigmoid(), Where(lambda row, column: (row + column) % 3 != 0), 1, True),
+        (Conic(), Selected(torch.tensor([[1, 3, -1], [5, 0, 2], [-1, -1, -1], [4, 9, 7], [8, 2, 6]])), 1, False),
+    ],
+    ids=["softmax", "in shares", "small", "lists"],
+)
+def test_the_heaviest_are_found_beside_the_sums(monkeypatch, every_list_is_short, rule, mask, n_splits, small):
+    monkeypatch.setattr(program, "SMALL", (1 << 18) * small)
+    monkeypatch.setattr(forward_pass, "_n_splits", lambda *_: n_splits)
+    tensors = [each.detach() for each in inputs(5, 200 if n_splits > 1 else 12, batch=(2,))]
+    score = ScaledDot() if mask is None else Gaussian(2.0)
+    mask = None if mask is None else mask.to(DEVICE)
+    problem = make_problem(*tensors, score=score, weights=rule, mask=mask)
+    output, _, _, scores, columns = forward_pass.pool_and_find(Launch(program.translate(problem)), 3)
+    torch.testing.assert_close(output, attend(*tensors, score=score, weights=rule, mask=mask, engine="reference"))
+    best, places = best_k(problem.scores().expand(2, 5, -1), 3)
+    assert torch.equal(columns, torch.where(best == -torch.inf, -1, places))
+    torch.testing.assert_close(scores, best)
+
+
+def test_the_heaviest_are_found_again_where_products_would_cancel():
+    far = 1e3 + torch.randint(-8, 8, (40, 3), device=DEVICE).float()
+    problem = make_problem(far[:9], far, far, score=Gaussian(3.0), weights=Softmax())
+    *_, columns = forward_pass.pool_and_find(Launch(program.translate(problem)), 4)
+    assert torch.equal(columns, best_k(problem.scores().double(), 4)[1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.best import merged, nothing_best, ranked, store_best
+from regard.engines.cuda.kernels.best import merged, nothing_best, ranked, store_best, store_places
 from regard.engines.cuda.kernels.listed import load_list, vector_scores
 from regard.engines.cuda.kernels.pair_scores import DOT, SQUARE, load_tile, load_weights, squared_norms
 from regard.engines.cuda.kernels.scored_tiles import scored_tile
@@ -115,15 +115,13 @@ def choose_columns(
     inside = rows < n_queries
     if SPLIT:
         lines = (tl.cast(entry, tl.int64) * n_splits + split) * n_queries + rows
-        places = lines[:, None] * K + tl.arange(0, K)[None, :]
-        tl.store(outputs[0] + places, best[0], mask=inside[:, None])
-        tl.store(outputs[1] + places, best[1], mask=inside[:, None])
+        store_places(best[0], best[1], outputs[0], outputs[1], lines, inside)
     else:
-        store_best(best, outputs[0], (tl.cast(entry, tl.int64) * n_queries + rows) * chosen, inside, chosen)
+        store_best(best, outputs, tl.cast(entry, tl.int64) * n_queries + rows, inside, chosen)
 
 
 @triton.jit(do_not_specialize=["n_queries", "n_splits", "chosen"])
-def merge_choices(shares, index, n_queries, n_splits, chosen, K: tl.constexpr):
+def merge_choices(shares, outputs, n_queries, n_splits, chosen, K: tl.constexpr):
     """The best keys of a row from those of each share of the keys, in their order."""
     program = tl.program_id(0)
     row, entry = program % n_queries, tl.cast(program // n_queries, tl.int64)
@@ -132,12 +130,12 @@ def merge_choices(shares, index, n_queries, n_splits, chosen, K: tl.constexpr):
     for split in range(0, n_splits):
         places = ((entry * n_splits + split) * n_queries + row) * K + tl.arange(0, K)[None, :]
         best = merged(best, tl.load(shares[0] + places), tl.load(shares[1] + places), True)
-    store_best(best, index, (entry * n_queries + row + one) * chosen, one == 0, chosen)
+    store_best(best, outputs, entry * n_queries + row + one, one == 0, chosen)
 
 
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "width", "n1", "n2", "chosen"])
 def choose_listed(
-    inputs, index, terms, lists, n_queries, n_keys, width, n1, n2, scale, chosen,
+    inputs, outputs, terms, lists, n_queries, n_keys, width, n1, n2, scale, chosen,
     FORM: tl.constexpr, STEPS: tl.constexpr, DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, LISTED: tl.constexpr,
     K: tl.constexpr,
 ):  # fmt: skip
@@ -161,11 +159,11 @@ def choose_listed(
             len(STEPS), STEPS, False, True,
         )  # fmt: skip
         best = merged(best, ranked(scores, allowed), columns.to(tl.int32)[None, :], False)
-    store_best(best, index, (tl.cast(entry, tl.int64) * n_queries + row + one) * chosen, one == 0, chosen)
+    store_best(best, outputs, tl.cast(entry, tl.int64) * n_queries + row + one, one == 0, chosen)
 
 
 @triton.jit(do_not_specialize=["n_rows", "n_keys", "chosen"])
-def choose_scored(scores, index, n_rows, n_keys, chosen, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def choose_scored(scores, outputs, n_rows, n_keys, chosen, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """The best keys of some rows whose scores `(n_rows, n_keys)` are there."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < n_rows
@@ -175,4 +173,4 @@ def choose_scored(scores, index, n_rows, n_keys, chosen, K: tl.constexpr, ROWS: 
         places = rows.to(tl.int64)[:, None] * n_keys + columns
         there = inside[:, None] & (columns < n_keys)
         best = merged(best, ranked(tl.load(scores + places, mask=there, other=-float("inf")), there), columns, True)
-    store_best(best, index, rows.to(tl.int64) * chosen, inside, chosen)
+    store_best(best, outputs, rows, inside, chosen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from regard.engines.cuda.kernels.best import merged, nothing_best, ranked, store_places
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, is_not_finite
 from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, squared_norms, store_tile
 from regard.engines.cuda.kernels.products import pooled_product
@@ -47,6 +48,7 @@ def absorb(
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, MASKED: tl.constexpr,
     DROPOUT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BEST: tl.constexpr,
 ):  # fmt: skip
     """The sums of some rows with one more tile.
 
@@ -60,8 +62,9 @@ def absorb(
         FOLDS: Whether the scale is part of softmax, or of a gate.
         EXACT: Whether differences come first in squared distances.
         ROUGH: Whether half precision is exact enough.
+        BEST: How many of the best scores are kept beside the sums.
     """
-    peak, total, pooled = state
+    peak, total, pooled = state[0], state[1], state[2]
     bounds, hashes = block[4], block[5]
     row_span, column_span = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     value_dims = tl.arange(0, BLOCK_VALUE_DIM)
@@ -93,7 +96,16 @@ def absorb(
     if DROPOUT:
         found *= keep_factors(hashes, column_start + column_span, dropout, TURNED=False)
     values = load_tile(inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED)
-    return peak, total, pooled_product(found, values, pooled, PRECISION, SAFE)
+    state = (peak, total, pooled_product(found, values, pooled, PRECISION, SAFE)) + state[3:]
+    if BEST > 0:
+        if SAFE:
+            scores = ranked(scores, allowed)
+        elif MASKED or EXCLUDES:
+            scores = tl.where(allowed, scores, -float("inf"))
+        # Tiles that all rows see whole come in order; NaN is left to the safe pass, which its sums ask for.
+        best = merged((state[3], state[4]), scores, column_start + column_span[None, :], not MASKED)
+        state = state[:3] + best
+    return state
 
 
 @triton.jit
@@ -103,6 +115,7 @@ def pool_block(
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, DROPOUT: tl.constexpr,
     SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, REVERSED: tl.constexpr,
     BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BEST: tl.constexpr,
 ):  # fmt: skip
     """The output and the statistics of a block of rows; its sums, where `SPLIT`, over one share of the keys.
 
@@ -148,6 +161,8 @@ def pool_block(
         tl.zeros((ROWS,), tl.float32),
         tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32),
     )
+    if BEST > 0:
+        state = state + nothing_best(ROWS, BEST)
     if not SAFE:
         # What steps need of columns is asked for one tile ahead: nobody then waits for it.
         last = tl.maximum(to_whole, 1) - 1
@@ -181,7 +196,7 @@ def pool_block(
                 state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes,
                 scale, RULE, MASK, DIM, VALUE_DIM,
                 FORM, STEPS, EXCLUDES, FOLDS, False, DROPOUT, SAFE, EXACT, ROUGH, PRECISION,
-                BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+                BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
             )  # fmt: skip
     before = from_whole - from_tile
     for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
@@ -191,9 +206,9 @@ def pool_block(
             state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes,
             scale, RULE, MASK, DIM, VALUE_DIM,
             FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, SAFE, EXACT or SAFE, ROUGH, PRECISION,
-            BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+            BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
         )  # fmt: skip
-    peak, total, pooled = state
+    peak, total, pooled = state[0], state[1], state[2]
     if FOLDS and len(STEPS) == 0 and not SAFE:
         peak = peak * scale
 
@@ -211,6 +226,11 @@ def pool_block(
     facts = (tl.cast(entry, tl.int64) * n_splits + split) * n_queries + rows
     tl.store(outputs[2] + facts, peak, mask=rows < n_queries)
     tl.store(outputs[3] + facts, total, mask=rows < n_queries)
+    if BEST > 0:
+        kept = state[3]
+        if FOLDS and len(STEPS) == 0 and not SAFE:
+            kept = kept * scale
+        store_places(kept, state[4], outputs[len(outputs) - 2], outputs[len(outputs) - 1], facts, rows < n_queries)
     if not SAFE:
         broken = tl.max(tl.where(inside & is_not_finite(pooled), 1, 0))
         flag = flag_place(entry, row_start, n_queries, FLAG_ROWS) * n_splits + split
@@ -220,7 +240,7 @@ def pool_block(
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_splits"])
 def pool_rows(
     inputs,  # queries, their strides, keys, …, values, …, weights of channels, …
-    outputs,  # the output, its strides; peaks and totals (entries, splits, n_queries); flags
+    outputs,  # the output, its strides; peaks and totals (entries, splits, n_queries); flags; the best, if any
     terms,  # of each step
     mask,
     sink,
@@ -236,7 +256,7 @@ def pool_rows(
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
     MASK: tl.constexpr, SINK: tl.constexpr, DROPOUT: tl.constexpr, SPLIT: tl.constexpr, EXACT: tl.constexpr,
     ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BEST: tl.constexpr,
 ):  # fmt: skip
     """A block of rows, for one kind of problem."""
     reverse: tl.constexpr = MASK[BOUNDS] != 0 or MASK[LINE] != 0
@@ -244,7 +264,7 @@ def pool_rows(
         tl.program_id(0), inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
         n_splits, RULE, MASK, SINK, SPLIT, DIM, VALUE_DIM, ROWS, COLUMNS,
         FORM, STEPS, EXCLUDES, FOLDS, DROPOUT, False, EXACT, ROUGH, PRECISION, reverse, BLOCK_DIM, BLOCK_VALUE_DIM,
-        ROWS, COLUMNS,
+        ROWS, COLUMNS, BEST,
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def pool_any_rows(
     # in; then of what the mask is made.
     codes,
     FORM: tl.constexpr, STEPS: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BEST: tl.constexpr,
 ):  # fmt: skip
     """Blocks of rows: those that are flagged, or all."""
     n_queries, n_keys, low, high, n1, n2 = decoded_all(sizes)
@@ -40,7 +40,15 @@ def pool_any_rows(
     kinds = decoded_all(codes[9:])
     inputs, mask, sink = decoded_pairs(inputs), decoded_mask(mask), decoded_pairs(sink)
     terms = decoded_terms(terms, STEPS)
-    outputs = (outputs[0], decoded_all(outputs[1]), outputs[2], outputs[3], outputs[4], outputs[5], outputs[6])
+    outputs = (
+        outputs[0],
+        decoded_all(outputs[1]),
+        outputs[2],
+        outputs[3],
+        outputs[4],
+        outputs[5],
+        outputs[6],
+    ) + outputs[7:]
     first, stop = blocks_here(outputs[4], n_queries, n_splits, n_programs, flag_rows, ROWS)
     for each in range(first, stop):
         if load_flags(outputs[4], each, n_queries, n_splits, n_programs, flag_rows, ROWS) != 0:
@@ -48,7 +56,7 @@ def pool_any_rows(
                 each, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
                 n_splits, rule, kinds, has_sink, is_split, dim, value_dim, flag_rows, flag_columns,
                 FORM, STEPS, True, False, True, True, True, ROUGH, PRECISION, False, BLOCK_DIM, BLOCK_VALUE_DIM,
-                ROWS, COLUMNS,
+                ROWS, COLUMNS, BEST,
             )  # fmt: skip
 
 
