@@ -71,7 +71,8 @@ def _room(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
     """Where the output, peaks and totals are written."""
     problem = launch.program.problem
     output = torch.empty(problem.output_shape, dtype=problem.dtype, device=launch.device)
-    return output, *launch.empty(2, *problem.output_shape[:-1], 1).unbind()
+    peaks, totals = launch.empty(2, *problem.output_shape[:-1], 1).unbind()
+    return output, peaks, totals
 
 
 def _splits(launch: Launch) -> int:

@@ -63,10 +63,56 @@ def ranked_tile(
     return found
 
 
+@triton.jit
+def load_rows(
+    inputs, terms, mask, n_queries, n_keys, low, high, n1, n2, n_splits,
+    FORM: tl.constexpr, STEPS: tl.constexpr, MASK: tl.constexpr, DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
+    SPLIT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """What a program has of its rows, as `ranked_tiles` takes it; and tiles that they see, (from, to)."""
+    sizes, line = (n_queries, n_keys), (low, high)
+    reverse: tl.constexpr = MASK[BOUNDS] != 0 or MASK[LINE] != 0
+    entry, place, split = block_of(tl.program_id(0), n_queries, n_splits, ROWS, reverse)
+    at = place_of(entry, n1, n2)
+    start, span = place * ROWS, tl.arange(0, ROWS)
+    queries = load_tile(inputs[0], inputs[1], at, start, span, n_queries, tl.arange(0, BLOCK_DIM), DIM, False)
+    norms = span
+    if FORM != DOT:
+        norms = squared_norms(queries)
+    origins = load_origins(terms, at, start, STEPS, False)
+    of_rows = load_line(terms, origins, at, start, span, n_queries, STEPS, False, True, False)
+    bounds = mask_rows(mask, line, at, start, span, sizes, MASK)
+    known = (queries, norms, of_rows, load_numbers(terms, at, STEPS), bounds, span, 1.0, entry)
+    from_tile, to_tile, from_whole, to_whole = tile_ranges(bounds, start + span, sizes, MASK, COLUMNS)
+    if SPLIT:
+        share = tl.cdiv(tl.cdiv(n_keys, COLUMNS), n_splits)
+        from_tile, to_tile = tl.maximum(from_tile, split * share), tl.minimum(to_tile, (split + 1) * share)
+    from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
+    return (known, at, start, origins, from_whole, to_whole, split), (from_tile, to_tile)
+
+
+@triton.jit
+def seen_tile(
+    tile, of_program, inputs, terms, mask, sizes, scale, MASK, DIM,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """What the rows of a program and a tile's columns are compared by."""
+    known, at, row_start, origins, from_whole, to_whole, _ = of_program
+    start = tile * COLUMNS
+    of_columns = load_line(terms, origins, at, start, tl.arange(0, COLUMNS), sizes[1], STEPS, True, True, False)
+    is_whole = ((tile >= from_whole) & (tile < to_whole)).to(tl.int32)
+    return ranked_tile(
+        of_columns, known, inputs, terms, mask, at, row_start, start, is_whole, sizes, scale, MASK, DIM,
+        FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
+    )  # fmt: skip
+
+
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2", "n_splits", "chosen"])
 def choose_columns(
     inputs,
     outputs,  # indices (entries, n_queries, k); or, of each share, the best scores and columns
+    flags,  # of programs, if nothing is to be done where they are 0
     terms,
     mask,
     n_queries,
@@ -83,41 +129,27 @@ def choose_columns(
     COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The best keys of a block of rows, of all or of one share of the keys."""
-    sizes, line = (n_queries, n_keys), (low, high)
-    reverse: tl.constexpr = MASK[BOUNDS] != 0 or MASK[LINE] != 0
-    entry, place, split = block_of(tl.program_id(0), n_queries, n_splits, ROWS, reverse)
-    at = place_of(entry, n1, n2)
-    row_start, row_span, column_span = place * ROWS, tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    rows = row_start + row_span
-    queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, n_queries, tl.arange(0, BLOCK_DIM), DIM, False)
-    norms = row_span
-    if FORM != DOT:
-        norms = squared_norms(queries)
-    origins = load_origins(terms, at, row_start, STEPS, False)
-    of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, True, False)
-    bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)
-    known = (queries, norms, of_rows, load_numbers(terms, at, STEPS), bounds, row_span, 1.0, entry)
-    from_tile, to_tile, from_whole, to_whole = tile_ranges(bounds, rows, sizes, MASK, COLUMNS)
-    if SPLIT:
-        share = tl.cdiv(tl.cdiv(n_keys, COLUMNS), n_splits)
-        from_tile, to_tile = tl.maximum(from_tile, split * share), tl.minimum(to_tile, (split + 1) * share)
-    from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
+    if len(flags) > 0:
+        if tl.load(flags[0] + tl.program_id(0)) == 0:
+            return
+    of_program, (from_tile, to_tile) = load_rows(
+        inputs, terms, mask, n_queries, n_keys, low, high, n1, n2, n_splits,
+        FORM, STEPS, MASK, DIM, BLOCK_DIM, SPLIT, ROWS, COLUMNS,
+    )  # fmt: skip
     best = nothing_best(ROWS, K)
     for tile in range(from_tile, to_tile):
-        start = tile * COLUMNS
-        of_columns = load_line(terms, origins, at, start, column_span, n_keys, STEPS, True, True, False)
-        is_whole = ((tile >= from_whole) & (tile < to_whole)).to(tl.int32)
-        found = ranked_tile(
-            of_columns, known, inputs, terms, mask, at, row_start, start, is_whole, sizes, scale, MASK, DIM,
+        found = seen_tile(
+            tile, of_program, inputs, terms, mask, (n_queries, n_keys), scale, MASK, DIM,
             FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
         )  # fmt: skip
-        best = merged(best, found, start + column_span[None, :], True)
-    inside = rows < n_queries
+        best = merged(best, found, tile * COLUMNS + tl.arange(0, COLUMNS)[None, :], True)
+    entry, split = tl.cast(of_program[0][7], tl.int64), of_program[6]
+    rows = of_program[2] + tl.arange(0, ROWS)
     if SPLIT:
-        lines = (tl.cast(entry, tl.int64) * n_splits + split) * n_queries + rows
-        store_places(best[0], best[1], outputs[0], outputs[1], lines, inside)
+        lines = (entry * n_splits + split) * n_queries + rows
+        store_places(best[0], best[1], outputs[0], outputs[1], lines, rows < n_queries)
     else:
-        store_best(best, outputs, tl.cast(entry, tl.int64) * n_queries + rows, inside, chosen)
+        store_best(best, outputs, entry * n_queries + rows, rows < n_queries, chosen)
 
 
 @triton.jit(do_not_specialize=["n_queries", "n_splits", "chosen"])
