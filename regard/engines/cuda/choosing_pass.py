@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from regard.engines.cuda.launch_settings import Settings, blocks_of, choice_sett
 
 GROUPS = 2  # of columns, for each key that is chosen by candidates
 ROOM = 128  # for the candidates of a row
+# Twice the warps, each with half of a tile: two blocks then have the registers of a multiprocessor.
+WIDE_OPTIONS = MappingProxyType({"num_warps": 8, "num_stages": 2, "maxnreg": 128})
 
 # What these kernels are compiled for, of what every kernel over tiles is.
 NEEDED = ("FORM", "STEPS", "MASK", "EXACT", "PRECISION", "DIM", "BLOCK_DIM")
@@ -106,7 +109,7 @@ def _settle_candidates(launch: Launch, settings: Settings, index: Tensor) -> Ten
             index.shape[-1],
         ),
         {"ROOM": ROOM, **_constants(launch, settings)},
-        settings.options,
+        WIDE_OPTIONS,
         variant=(),
     )
     launch.run(

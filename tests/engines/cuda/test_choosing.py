@@ -249,3 +249,24 @@ def test_the_heaviest_are_found_again_where_products_would_cancel():
     problem = make_problem(far[:9], far, far, score=Gaussian(3.0), weights=Softmax())
     *_, columns = forward_pass.pool_and_find(Launch(program.translate(problem)), 4)
     assert torch.equal(columns, best_k(problem.scores().double(), 4)[1])
+
+
+def test_rows_with_more_candidates_than_there_is_room_for_are_chosen_in_a_loop(monkeypatch):
+    monkeypatch.setattr(choosing_pass, "ROOM", 16)
+    asked, flagged = choosing_pass._launch_rows, []
+    monkeypatch.setattr(
+        choosing_pass, "_launch_rows", lambda *a, flags, **options: flagged.append(flags) or asked(*a, flags=flags)
+    )
+    keys = torch.randint(-1, 2, (90, 2), device=DEVICE).float()
+    queries = torch.tensor([[0.0, 0.0], [1.0, 1.0], [-3.0, 2.0]], device=DEVICE)
+    problem = make_problem(queries, keys, keys, score=Dot(), weights=TopK(4))
+    assert torch.equal(chosen(problem), defined(problem))
+    assert flagged[0][0].tolist() == [1]
+    few = make_problem(queries[1:], torch.randn(90, 2, device=DEVICE), keys, score=Dot(), weights=TopK(4))
+    assert torch.equal(chosen(few), defined(few))
+    assert flagged[1][0].tolist() == [0]
+
+
+def test_more_keys_than_there_are_groups_for_are_chosen_in_a_loop():
+    problem = make_problem(*inputs(3, 80), score=Dot(), weights=TopK(40))
+    assert torch.equal(chosen(problem), defined(problem))

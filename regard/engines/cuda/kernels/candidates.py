@@ -1,9 +1,9 @@
 """The best of each row in two looks at its scores: a floor that none of the k best is below, then what is not below it.
 
-The columns that stand at one place of their tiles are a group. The k groups with the highest tops hold k scores that are
-not below the lowest of those tops, which is the floor. Of scores in no order about 1.4 · k are not below it, where there
-are 2 · k groups. They are written beside each other and sorted. Where there is no room for them, as where many scores are
-equal, a flag asks for the loop of `choose_columns`.
+The columns that stand at one place of their tiles are a group. The k groups with the highest tops hold k scores that
+are not below the lowest of those tops, which is the floor. Of scores in no order about 1.4 · k are not below it, where
+there are 2 · k groups. They are written beside each other and sorted. Where there is no room for them, as where many
+scores are equal, a flag asks for the loop of `choose_columns`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import triton.language as tl
 
 from regard.engines.cuda.kernels.choosing import load_rows, seen_tile
 
-HALVINGS = tl.constexpr(24)  # of an interval of float32: what is left is less than 2⁻¹⁵ of a score
+HALVINGS = tl.constexpr(20)  # of an interval of float32: what is left is less than 2⁻¹¹ of a score
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # finite
 
 
