@@ -47,7 +47,7 @@ def _choose_columns(launch: Launch, index: Tensor) -> None:
         shares = launch.empty(*shape), launch.empty(*shape, dtype=torch.int32)
         _launch_rows(launch, settings, index.shape[-1], shares, n_splits=n_splits)
         best_of_shares(launch, shares, (index,))
-    elif settings.rows == 1 or index.shape[-1] > settings.columns // GROUPS:
+    elif settings.rows == 1 or index.shape[-1] > min(settings.columns // GROUPS, ROOM // 2):
         _launch_rows(launch, settings, index.shape[-1], (index,))
     else:
         flags = _settle_candidates(launch, settings, index)
