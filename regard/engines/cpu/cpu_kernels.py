@@ -10,7 +10,9 @@ from regard.engines import cpu
 from regard.engines.cpu.kernel_costs import cpu_bytes, cpu_seconds
 from regard.engines.cpu.needed_kernels import needed_kernels
 from regard.engines.kernels.protocol import Compiled, Kernels
+from regard.engines.kernels.support import inner_rule
 from regard.problem import AttentionProblem
+from regard.scores.form import ChannelForm
 from regard.weights import Entmax
 
 if TYPE_CHECKING:
@@ -29,17 +31,19 @@ class CpuKernels(Kernels):
     def unusable(self, device: torch.device) -> str | None:
         return cpu.unusable()
 
-    def lacks(self, problem: AttentionProblem) -> str | None:
-        rule = problem.rule
-        if isinstance(rule, Entmax) and rule.learned():
-            return f"the kernels do not have a learned alpha of {type(rule).__name__}"
-        return None
-
     def unready(self, problem: AttentionProblem, *, reads: bool) -> str | None:
         from regard.engines.cpu.runtime import background_compilation
 
         needed = needed_kernels(problem, reads=reads)
         return None if background_compilation.are_ready(needed) else background_compilation.why_not_ready(needed)
+
+    def lacks(self, problem: AttentionProblem) -> str | None:
+        if type(problem.form) is ChannelForm and inner_rule(problem.rule)[1]:
+            return f"the kernels do not have {type(problem.score).__name__} under a choice of keys"
+        rule = problem.rule
+        if isinstance(rule, Entmax) and rule.learned():
+            return f"the kernels do not have a learned alpha of {type(rule).__name__}"
+        return None
 
     def bytes(self, problem: AttentionProblem) -> int:
         return cpu_bytes(problem)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from regard.engines.kernels.protocol import Compiled, Guard, Kernels
+from regard.engines.kernels.support import inner_rule
 from regard.masks import Allowed
 from regard.modes import is_capturing
 from regard.problem import AttentionProblem
@@ -24,6 +25,7 @@ MOST_DIM = 256  # of keys and of values: a block of rows stays in registers, a b
 OLDEST = (8, 0)
 MOST_MASK_BYTES = 1 << 28  # of the rows that are taken at a time
 EVEN = 128
+MOST_CHOSEN = 128  # keys of a row, which are kept in registers
 
 
 class CudaKernels(Kernels):
@@ -45,9 +47,11 @@ class CudaKernels(Kernels):
         return None
 
     def lacks(self, problem: AttentionProblem) -> str | None:
-        form, rule = problem.form, problem.rule
+        form, (rule, chosen) = problem.form, inner_rule(problem.rule)
         if not isinstance(rule, OnePass | Entmax):
-            return f"the kernels of this device do not have {type(rule).__name__}"
+            return f"the kernels of this device do not have {type(problem.rule).__name__}"
+        if chosen > MOST_CHOSEN:
+            return f"the kernels of this device choose up to {MOST_CHOSEN} keys of a row, not {chosen}"
         from regard.engines.cuda.masks import longest_list
         from regard.engines.cuda.program import can_join, is_small
 
@@ -57,8 +61,9 @@ class CudaKernels(Kernels):
         if _at_a_time(problem)[0] == 0:
             return f"the kernels of this device would need more than {MOST_MASK_BYTES >> 20} MiB for a row of this mask"
         learns = any(isinstance(step, steps.AddRelative) and step.table.requires_grad for step in form.steps)
-        mask = None if is_small(problem.grid) else problem.mask
-        if learns and mask is not None and longest_list(mask, problem.grid) is not None:
+        mask = problem.mask
+        listed = chosen > 0 or (mask is not None and longest_list(mask, problem.grid) is not None)
+        if learns and listed and not is_small(problem.grid):
             return "the kernels of this device differentiate no table of relative positions along lists of keys"
         return None if can_join(problem) else "the kernels of this device take three batch axes that cannot be joined"
 
@@ -67,12 +72,13 @@ class CudaKernels(Kernels):
         n_rows, mask_bytes = _at_a_time(problem)
         # A block of rows has an output of its own before it is put to the others.
         row_bytes = problem.values.shape[-1] * problem.dtype.itemsize + 12
-        apart = 0 if n_rows == grid.n_queries else n_rows * row_bytes
+        _, chosen = inner_rule(problem.rule)
+        apart = n_rows * 8 * chosen if chosen else n_rows * row_bytes
+        apart = 0 if n_rows == grid.n_queries else apart
         # The values averaged by slope and their sums, where somebody trains.
-        of_slopes = (
-            4 * problem.values.shape[-1] + 16 if isinstance(problem.rule, Entmax) and problem.needs_gradient else 0
-        )
-        return math.prod(grid.batch_shape) * ((12 + of_slopes) * grid.n_queries + apart) + mask_bytes
+        slopes = isinstance(problem.rule, Entmax) and problem.needs_gradient
+        of_slopes = 4 * problem.values.shape[-1] + 16 if slopes else 0
+        return math.prod(grid.batch_shape) * ((12 + 8 * chosen + of_slopes) * grid.n_queries + apart) + mask_bytes
 
     def seconds(self, work: Work) -> float:
         from regard.engines.cuda.program import SMALL
@@ -91,22 +97,31 @@ class CudaKernels(Kernels):
         return CudaGuard(problem)
 
     def compile(self, problem: AttentionProblem) -> Compiled:
-        from regard.engines.cuda.cuda_problem import CudaProblem
         from regard.engines.cuda.packing import PackedProblem, packed
-        from regard.engines.cuda.program import translate
         from regard.engines.cuda.row_chunks import ChunkedProblem
         from regard.engines.cuda.value_errors import raise_told
 
         raise_told(problem.grid.device)
         by_rows, grid = packed(problem), problem.grid
         if by_rows is not None:
-            return PackedProblem(problem, by_rows)
+            return PackedProblem(problem, _compiled(by_rows, by_rows.grid.n_queries))
+        n_rows = grid.n_queries
         # A byte for each pair is the most that a mask takes: most are not asked.
         if problem.mask is not None and math.prod(grid.batch_shape) * grid.n_queries * grid.n_keys > MOST_MASK_BYTES:
             n_rows, _ = _at_a_time(problem)
-            if n_rows < grid.n_queries:
+            if n_rows < grid.n_queries and not inner_rule(problem.rule)[1]:
                 return ChunkedProblem(problem, n_rows)
-        return CudaProblem(translate(problem))
+        return _compiled(problem, n_rows)
+
+
+def _compiled(problem: AttentionProblem, n_rows: int) -> Compiled:
+    """A problem whose mask there is room for; or whose rule chooses keys, of so many rows at a time."""
+    from regard.engines.cuda.choosing import ChoosingProblem
+    from regard.engines.cuda.cuda_problem import CudaProblem
+    from regard.engines.cuda.program import translate
+
+    _, chosen = inner_rule(problem.rule)
+    return ChoosingProblem(problem, chosen, n_rows) if chosen else CudaProblem(translate(problem))
 
 
 @cache

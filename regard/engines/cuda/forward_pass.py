@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.engines.cuda.general_pass import pool_any
+from regard.engines.cuda.best_pass import best_listed, best_of_shares, best_scored, kept
+from regard.engines.cuda.general_pass import pool_any, scores_of
 from regard.engines.cuda.kernels.forward import merge_splits, pool_rows
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launch_settings import (
@@ -17,7 +18,9 @@ from regard.engines.cuda.launch_settings import (
     walked_settings,
 )
 from regard.engines.cuda.listed_pass import pool_lists
+from regard.engines.cuda.program import translate
 from regard.engines.cuda.threshold_pass import Slopes, find
+from regard.engines.kernels import codes
 
 # Programs for each multiprocessor that few queries, and one alone, are split for; and tiles that a share has at least.
 PROGRAMS, PROGRAMS_OF_ONE, LEAST_TILES = 2, 8, 4
@@ -40,20 +43,59 @@ def pool(launch: Launch, slopes: Slopes | None = None) -> tuple[Tensor, Tensor, 
 
     Of a rule with a threshold, the totals are those; `slopes` is what it averages by slope, where that is wanted.
     """
-    problem, settings = launch.program.problem, _settings(launch)
+    if launch.program.mask.lists:
+        found = _room(launch)
+        pool_lists(launch, *found, finish=True, slopes=slopes)
+        return found
+    return _pool(launch, _splits(launch), slopes=slopes)
+
+
+def pool_and_find(launch: Launch, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """(output, peaks, totals, best scores, their columns): `(*batch_shape, n_queries, k)`, best first, then −∞ and −1.
+
+    For rules under which a larger score weighs no less: softmax, proportional, conic, sigmoid. NaN counts as +∞.
+    """
+    problem = launch.program.problem
+    shape = *problem.output_shape[:-1], k
+    columns, scores = torch.empty(shape, dtype=torch.int64, device=launch.device), launch.empty(*shape)
+    if launch.program.is_small:
+        best_scored(launch, scores_of(Launch(translate(problem, rule=codes.SCORES))), (columns, scores))
+    elif launch.program.mask.lists:
+        best_listed(launch, (columns, scores))
+    else:
+        n_splits = _splits(launch)
+        room = launch.n_entries, n_splits, launch.n_queries, kept(k)
+        best = launch.empty(*room), launch.empty(*room, dtype=torch.int32)
+        found = _pool(launch, n_splits, best)
+        best_of_shares(launch, best, (columns, scores))
+        return *found, scores, columns
+    return *pool(launch), scores, columns
+
+
+def _room(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the output, peaks and totals are written."""
+    problem = launch.program.problem
     output = torch.empty(problem.output_shape, dtype=problem.dtype, device=launch.device)
     peaks, totals = launch.empty(2, *problem.output_shape[:-1], 1).unbind()
-    if launch.program.mask.lists:
-        pool_lists(launch, output, peaks, totals, finish=True, slopes=slopes)
-        return output, peaks, totals
-    n_splits = launch.program.layout.keep("splits", lambda: _n_splits(launch, settings))
+    return output, peaks, totals
+
+
+def _splits(launch: Launch) -> int:
+    return launch.program.layout.keep("splits", lambda: _n_splits(launch, _settings(launch)))
+
+
+def _pool(
+    launch: Launch, n_splits: int, best: tuple[Tensor, ...] = (), slopes: Slopes | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(output, peaks, totals) over tiles; the best of each share of the keys are written besides."""
+    output, peaks, totals = _room(launch)
     if n_splits == 1:
-        outputs = output, launch.strides_of(output), peaks, totals
+        given, settings = (output, launch.strides_of(output), peaks, totals), _settings(launch)
         if launch.has_threshold and not launch.program.is_small:
             find(launch, settings, peaks, totals)
-        _launch_rows(launch, settings, 1, outputs, split=False, slopes=slopes)
+        _launch_rows(launch, settings, 1, given, split=False, best=best, slopes=slopes)
         return output, peaks, totals
-    sums = _sum_shares(launch, settings, n_splits)
+    sums = _sum_shares(launch, _settings(launch), n_splits, best)
     launch.run(
         merge_splits,
         launch.n_entries * launch.n_queries,
@@ -116,14 +158,16 @@ def _n_splits(launch: Launch, settings: Settings) -> int:
     return int(max(min(room // programs, tiles // LEAST_TILES), 1))
 
 
-def _sum_shares(launch: Launch, settings: Settings, n_splits: int) -> tuple[Tensor, Tensor, Tensor]:
+def _sum_shares(
+    launch: Launch, settings: Settings, n_splits: int, best: tuple[Tensor, ...] = ()
+) -> tuple[Tensor, Tensor, Tensor]:
     """The sums over each share of the keys: (entries, splits, n_queries, …)."""
     shape = launch.n_entries, n_splits, launch.n_queries
     pooled, (peaks, totals) = launch.empty(*shape, launch.value_dim), launch.empty(2, *shape)
     n1, n2 = launch.batch_sizes
     entry, share, row, _ = pooled.stride()
     strides = -n1 * n2 * entry, -n2 * entry, -entry, -row, -share
-    _launch_rows(launch, settings, n_splits, (pooled, strides, peaks, totals), split=True)
+    _launch_rows(launch, settings, n_splits, (pooled, strides, peaks, totals), split=True, best=best)
     return pooled, peaks, totals
 
 
@@ -134,15 +178,17 @@ def _launch_rows(
     outputs: tuple[Tensor, tuple[int, ...], Tensor, Tensor],
     *,
     split: bool,
+    best: tuple[Tensor, ...] = (),
     slopes: Slopes | None = None,
 ) -> None:
-    """Launch over all rows, then over those that are flagged.
+    """Launch over all rows, then over those that are flagged. `best`: where the best scores and columns are written.
 
     A weight may be 0 without a mask, too: by a score of −inf, by dropout, or since nothing smaller is a number.
     """
     if launch.program.is_small:
         pool_any(launch, outputs, n_splits=n_splits, split=split, slopes=slopes)
         return
+    n_best = best[0].shape[-1] if best else 0
     n_programs = launch.n_entries * blocks_of(launch.n_queries, settings.rows) * n_splits
     flags = launch.flags(n_programs)
     beside = (launch.errors, launch.units, *(slopes or ())) if launch.has_threshold else ()
@@ -151,7 +197,7 @@ def _launch_rows(
         n_programs,
         (
             launch.walked,
-            (*outputs, flags, *beside),
+            (*outputs, flags, *beside, *best),
             launch.program.terms,
             launch.mask,
             launch.sink,
@@ -168,10 +214,11 @@ def _launch_rows(
             "SPLIT": split,
             "ROWS": settings.rows,
             "COLUMNS": settings.columns,
+            "BEST": n_best,
             **launch.codes,
         },
         settings.options,
-        variant=(split, outputs[0].dtype, outputs[1], slopes is None),
+        variant=(split, outputs[0].dtype, outputs[1], n_best, slopes is None),
         fresh=outputs[:1],
     )
-    pool_any(launch, outputs, flags=(flags, settings), n_splits=n_splits, split=split, slopes=slopes)
+    pool_any(launch, outputs, flags=(flags, settings), n_splits=n_splits, split=split, slopes=slopes, best=best)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.engines.cuda.kernels.general import differentiate_any_columns, differentiate_any_rows, pool_any_rows
@@ -34,6 +35,8 @@ def pool_any(
     n_splits: int = 1,
     split: bool = False,
     slopes: Slopes | None = None,
+    scores: Tensor | None = None,
+    best: tuple[Tensor, ...] = (),
 ) -> None:
     """Write the output and the statistics of rows, or their sums.
 
@@ -44,6 +47,8 @@ def pool_any(
         n_splits: Shares of the keys.
         split: Whether sums of shares are written.
         slopes: Where values averaged by slope are written, if they are wanted.
+        scores: Where scores are written by what is no rule, `codes.SCORES`.
+        best: Where the best scores of rows and their columns are written.
     """
     output, strides, peaks, totals = outputs
     beside = stand_ins(launch.device)
@@ -75,6 +80,8 @@ def pool_any(
             launch.errors,
             launch.units,
             *(slopes or (beside.number, beside.number)),
+            beside.number if scores is None else scores,
+            *best,
         ),
         _terms(launch),
         _mask(launch),
@@ -84,13 +91,24 @@ def pool_any(
         launch.program.scale,
         _coded(rule_codes),
     )
-    constants, variant = _constants(launch, settings), (output.dtype, settings)
+    n_best = best[0].shape[-1] if best else 0
+    constants, variant = {**_constants(launch, settings), "BEST": n_best}, (output.dtype, settings, n_best)
     n_launched = n_programs if flags is None else blocks_of(n_programs, CHUNK)
     launch.run(pool_any_rows, n_launched, arguments, constants, settings.options, variant=variant)
     program = launch.program
-    if LAUNCHED in program.problem.notes and flags is None and not split:
+    if LAUNCHED in program.problem.notes and flags is None and not split and scores is None and not best:
         made = Launched(pool_any_rows, n_launched, arguments, constants, settings.options, program.layout, variant)
         program.problem.notes[LAUNCHED] = made
+
+
+def scores_of(launch: Launch) -> Tensor:
+    """The scores of a small problem, (entries, n_queries, n_keys); −∞ for pairs that are not allowed."""
+    problem = launch.program.problem
+    scores = launch.empty(launch.n_entries, launch.n_queries, launch.n_keys).fill_(-torch.inf)
+    nobody_reads = torch.empty(problem.output_shape, dtype=problem.dtype, device=launch.device)
+    peaks, totals = launch.empty(2, launch.n_entries, launch.n_queries)
+    pool_any(launch, (nobody_reads, launch.strides_of(nobody_reads), peaks, totals), scores=scores)
+    return scores
 
 
 def differentiate_any(

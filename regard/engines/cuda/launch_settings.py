@@ -84,6 +84,16 @@ def forward_settings(shape: Shape, n_queries: int, memory: int) -> Settings:
 
 
 @cache
+def choice_settings(shape: Shape, kept: int, n_queries: int, memory: int) -> Settings:
+    """Of the pass that finds the best keys of each row, so many of them."""
+    if n_queries == 1:
+        return Settings(1, 64, 1, 1)
+    few = n_queries <= 16
+    choice = Settings(16, 64, 1, 1) if few or kept > 64 else Settings(64, 64, 4, 2)
+    return _fitting(choice, shape, memory, backward=False)
+
+
+@cache
 def row_settings(shape: Shape, memory: int) -> Settings:
     """Of the pass back along rows, whose block stays while tiles of columns go by."""
     if shape.itemsize == 2:

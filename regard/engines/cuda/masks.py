@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -182,8 +183,15 @@ def listing_of(lists: Tensor, n_keys: int) -> tuple[Tensor, Tensor]:
         lists: `(..., n_queries, width)`, −1 for an empty slot.
         n_keys: How many keys there are: `(..., n_keys + 1)` of those places.
     """
-    keys = lists.flatten(-2)
-    keys = torch.where(keys < 0, n_keys, keys)
-    ordered, place = keys.sort(stable=True, dim=-1)
-    wanted = torch.arange(n_keys + 1, device=lists.device).expand(*keys.shape[:-1], -1).contiguous()
-    return place // max(lists.shape[-1], 1), torch.searchsorted(ordered, wanted)
+    *batch, n_queries, width = lists.shape
+    n_entries, pairs = math.prod(batch), n_queries * width
+    # All batch entries are sorted at once, by as few bits as numbers take.
+    dtype = torch.int32 if n_entries * (n_keys + 1) < 1 << 31 else torch.int64
+    entries = torch.arange(n_entries, device=lists.device, dtype=dtype)[:, None]
+    keys = lists.reshape(n_entries, pairs).to(dtype)
+    keys = torch.where(keys < 0, n_keys, keys) + entries * (n_keys + 1)
+    ordered, place = keys.flatten().sort(stable=True)
+    wanted = torch.arange(n_entries * (n_keys + 1), device=lists.device, dtype=dtype)
+    begins = torch.searchsorted(ordered, wanted).reshape(n_entries, n_keys + 1) - entries * pairs
+    rows = place % max(pairs, 1) // max(width, 1)
+    return rows.reshape(*batch, pairs), begins.reshape(*batch, n_keys + 1)

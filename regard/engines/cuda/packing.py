@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from regard.engines.cuda.cuda_problem import CudaProblem
-from regard.engines.cuda.program import translate
 from regard.engines.kernels.protocol import Compiled, Readable
+from regard.engines.kernels.support import inner_rule
 from regard.engines.state import Pooled, Sums
 from regard.problem import AttentionProblem
 from regard.scores import steps
@@ -20,9 +19,9 @@ from regard.weights import Softmax, Statistics
 class PackedProblem(Compiled):
     """A problem whose last batch axis became its rows. Nothing of it needs a gradient."""
 
-    def __init__(self, problem: AttentionProblem, packed: AttentionProblem) -> None:
+    def __init__(self, problem: AttentionProblem, packed: Compiled) -> None:
         self._shape = problem.output_shape
-        self._packed = CudaProblem(translate(packed))
+        self._packed = packed
 
     def sums(self) -> Sums:
         sums = self._packed.sums()
@@ -47,11 +46,11 @@ class PackedProblem(Compiled):
 
 def packed(problem: AttentionProblem) -> AttentionProblem | None:
     """The problem with the heads of its last batch axis as rows; None where they do not share all else."""
-    form, grid, rule = problem.form, problem.grid, problem.rule
+    form, grid, (rule, _) = problem.form, problem.grid, inner_rule(problem.rule)
     if grid.n_queries != 1 or not grid.batch_shape or grid.batch_shape[-1] == 1:
         return None
     # Dropout is a function of batch entry and row; a mask would be asked about rows that it does not know.
-    if problem.dropout or problem.mask is not None or problem.needs_gradient or rule.batch_shape:
+    if problem.dropout or problem.mask is not None or problem.needs_gradient or problem.rule.batch_shape:
         return None
     if not isinstance(form, DotForm | ChannelForm) or not all(map(_is_alike, form.steps)):
         return None

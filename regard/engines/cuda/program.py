@@ -64,18 +64,30 @@ class Program:
         return math.prod(self.problem.grid.batch_shape)
 
 
-def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Program:
+def translate(
+    problem: AttentionProblem,
+    beside: Sequence[Tensor] = (),
+    *,
+    rule: int | None = None,
+    mask: MaskTensors | None = None,
+) -> Program:
     """The program of a problem that the kernels have all parts of.
 
     Args:
         problem: What is computed.
         beside: Tensors `(*batch_shape, n, dim)` that kernels are to read or write besides.
+        rule: The code of what stands for its rule, which then is none of one pass.
+        mask: What stands for its mask.
     """
-    form, grid, rule = problem.form, problem.grid, _rule_code(problem.rule)
+    form, grid = problem.form, problem.grid
     assert isinstance(form, DotForm | ChannelForm)
     small = is_small(grid)
-    mask = mask_tensors(problem.mask, grid, may_list=not small)
-    tensors = _tensors_of(problem, factors=not small, walked=not (small or mask.lists or grid.n_queries == 1))
+    chooses = rule is not None or mask is not None
+    mask = mask_tensors(problem.mask, grid, may_list=not small) if mask is None else mask
+    # Who chooses, and goes along lists, takes gates as they are.
+    walked = not (small or chooses or mask.lists or grid.n_queries == 1)
+    tensors = _tensors_of(problem, factors=not small and not chooses, walked=walked)
+    rule = _rule_code(problem.rule) if rule is None else rule
     steps = tuple([each.code for each in tensors.steps])
     has_sink = isinstance(problem.rule, Softmax) and problem.rule.sink is not None
     numbers = tuple([each.numbers for each in tensors.steps])

@@ -30,6 +30,9 @@ SIGMOID: Final = 4
 UNIFORM: Final = 5
 ENTMAX: Final = 6
 
+# On a GPU: 1 for each key that a row lists. And no rule at all, but the scores as they are, for who chooses by them.
+ONE_HOT: Final = 7
+SCORES: Final = 8
 # On a GPU: entmax, by its exponent 1/(alpha − 1): any, 1, and 2. No code of another rule is as large.
 ENTMAX_ANY: Final = 32
 ENTMAX_ONE: Final = 33

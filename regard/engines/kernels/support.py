@@ -46,11 +46,11 @@ STEPS = (
 
 def unsupported(problem: AttentionProblem) -> str | None:
     """Why kernels cannot compute a problem, whatever its device and dtype; None if they can."""
-    form, (rule, choose) = problem.form, inner_rule(problem.rule)
+    form, (rule, _) = problem.form, inner_rule(problem.rule)
     if rule is None:
         return f"the kernels do not have {type(problem.rule).__name__}"
-    if not (type(form) is DotForm or (type(form) is ChannelForm and not choose)):
-        return f"the kernels do not have {type(problem.score).__name__}" + (" under a choice of keys" if choose else "")
+    if type(form) not in (DotForm, ChannelForm):
+        return f"the kernels do not have {type(problem.score).__name__}"
     if is_empty(problem):
         return "it is empty"
     tables = pairs = 0

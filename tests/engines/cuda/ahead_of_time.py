@@ -18,9 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver, jit
 
 from regard.engines.cuda.cuda_kernels import CudaKernels
-from regard.engines.cuda.cuda_problem import CudaProblem
 from regard.engines.cuda.launch import Launch
-from regard.engines.cuda.program import translate
 from regard.engines.kernels import dispatch
 from regard.testing import Case, Sizes
 
@@ -77,7 +75,7 @@ def main() -> int:
         reason = dispatch.why_unsupported(problem)
         if reason is not None:
             raise SystemExit(reason)
-        compiled = CudaProblem(translate(problem))
+        compiled = CudaKernels().compile(problem)
         pooled = compiled.pool()
         if not options.forward:
             needed = [each.is_floating_point() for each in problem.inputs]

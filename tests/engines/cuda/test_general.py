@@ -33,7 +33,16 @@ from regard.errors import ScoreError
 from regard.problem import make_problem
 from regard.testing import MASKS, RULES, SCORES, Case, Sizes, check
 
-from .test_kernels import CHANNEL_SCORES, DEVICE, DTYPES, OTHER_RULES, OTHER_SCORES, PAIRS, THRESHOLDS, VARIANTS
+from .test_kernels import (
+    CHANNEL_SCORES,
+    CHOOSING_RULES,
+    DEVICE,
+    DTYPES,
+    OTHER_SCORES,
+    PAIRS,
+    THRESHOLDS,
+    VARIANTS,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -81,7 +90,7 @@ def test_one_kernel_serves_every_rule_and_mask(monkeypatch):
         lambda kernel, n, arguments, constants, *_, **__: kinds.add((kernel.fn.__name__, *constants.items())),
     )
     for rule, mask in itertools.product(RULES, MASKS):
-        if rule in OTHER_RULES | {"Proportional"}:
+        if rule in CHOOSING_RULES | {"Proportional"}:
             continue
         problem = Case("Dot", rule, mask, torch.float32, DEVICE, SIZE).make(torch.float32)
         CudaKernels().compile(problem).pool()
@@ -105,8 +114,16 @@ def test_two_hundred_kernels_serve_the_contract(monkeypatch):
             (kernel.fn.__name__, *constants.items(), *map(_kind, arguments))
         ),
     )
-    pairs = [*PAIRS, *itertools.product(dict.fromkeys(score for score, _ in PAIRS), sorted(THRESHOLDS))]
-    for (score, rule), mask, dtype in itertools.product(pairs, ("no mask", "Causal, end", "Allowed"), DTYPES):
+    # Nothing is launched: there is no key in what was chosen.
+    monkeypatch.setattr(
+        "regard.engines.cuda.choosing.pairs_of",
+        lambda index, n_keys: torch.zeros(*index.shape[:-1], n_keys, dtype=torch.uint8, device=DEVICE),
+    )
+    scores = dict.fromkeys(score for score, _ in PAIRS)
+    pairs = [*PAIRS, *itertools.product(scores, sorted(THRESHOLDS))]
+    several = itertools.product(pairs, ("no mask", "Causal, end", "Allowed"), DTYPES)
+    choosing = itertools.product(itertools.product(scores, sorted(CHOOSING_RULES)), ("Allowed",), DTYPES)
+    for (score, rule), mask, dtype in (*several, *choosing):
         problem = Case(score, rule, mask, dtype, DEVICE, SIZE).make(dtype)
         compiled = CudaKernels().compile(problem)
         pooled = compiled.pool()

@@ -22,17 +22,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 KERNELS = Tiled(kernels=True)
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
-# What has no kernel yet, and goes by plain torch.
-OTHER_RULES = {"OneHot", "TopK", "TopK(Raw)", "TopK(Sparsemax)"}
-THRESHOLDS = {"Sparsemax", "Entmax", "Entmax, alpha learned"}  # see test_thresholds.py
+# What has no kernel, and goes by plain torch.
 OTHER_SCORES = {"Custom", "sum of scores"}
+THRESHOLDS = {"Sparsemax", "Entmax", "Entmax, alpha learned"}  # see test_thresholds.py
 CHANNEL_SCORES = {"Additive", "Gated(Additive)", "Laplacian", "Equal"}  # see test_channels.py
+CHOOSING_RULES = {"OneHot", "TopK", "TopK(Raw)", "TopK(Sparsemax)"}  # see test_choosing.py
 
 PAIRS = [
     (score, rule)
     for score, rule in itertools.product(SCORES, RULES)
     if score not in OTHER_SCORES
-    and rule not in OTHER_RULES | THRESHOLDS
+    and rule not in THRESHOLDS | CHOOSING_RULES
     and not Case(score, rule, "no mask").expected_error
     # A negative score under Proportional gives NaN, since nobody waits for the device to raise.
     and not Case(score, rule, "no mask").may_be_negative
@@ -80,13 +80,6 @@ def test_kernels_match_the_definition_on_unusual_inputs(variant, mask):
 @pytest.mark.parametrize("score", ["Gated", "Multiplicative", "Bias"])
 def test_what_a_score_learns_gets_no_nan_from_a_masked_key(score):
     assert check(KERNELS, Case(score, "Softmax", "Causal, end", variant="NaN and infinity", device=DEVICE)).matched
-
-
-@pytest.mark.parametrize("rule", sorted(OTHER_RULES))
-def test_rules_without_a_kernel_are_refused_by_name(rule):
-    reason = dispatch.why_unsupported(Case("Dot", rule, "no mask", device=DEVICE).make(torch.float32))
-    assert reason is not None
-    assert rule.partition("(")[0].partition(",")[0] in reason
 
 
 @pytest.mark.parametrize("score", sorted(OTHER_SCORES))

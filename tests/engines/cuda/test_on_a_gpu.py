@@ -16,7 +16,10 @@ if not torch.cuda.is_available():
 pytestmark = pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 
 KERNEL_SCORES = ["Dot", "ScaledDot", "Gated", "SoftCap", "Bias", "Alibi", "Gaussian", "Epanechnikov"]
-KERNEL_RULES = ["Softmax", "Softmax, temperature", "Softmax, sink", "Sigmoid", "Conic", "Raw", "Uniform"]
+KERNEL_RULES = [
+    "Softmax", "Softmax, temperature", "Softmax, sink", "Sigmoid", "Conic", "Raw", "Uniform",
+    "OneHot", "TopK", "TopK(Raw)",
+]  # fmt: skip
 # What asks a mask about its tensors, or has no kernel yet.
 LOOKING_MASKS = {"a combination", "PerHead"}
 

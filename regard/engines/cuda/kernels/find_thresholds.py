@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, norms_of
-from regard.engines.cuda.kernels.scored_tile import tile_scores
+from regard.engines.cuda.kernels.scored_tiles import masked_tile
 from regard.engines.cuda.kernels.thresholds import (
     add_weights,
     alpha_less_one,
@@ -45,7 +45,7 @@ def walk(
     if not SAFE:
         for tile in range(from_whole, to_whole):
             of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, sizes[1], STEPS, True, by_sum, True)
-            scores, allowed = tile_scores(
+            scores, allowed = masked_tile(
                 of_columns, block, inputs, terms, mask, at, row_start, tile * COLUMNS, sizes, scale, RULE, MASK, DIM,
                 FORM, STEPS, EXCLUDES, FOLDS, False, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
             )  # fmt: skip
@@ -57,7 +57,7 @@ def walk(
     for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
         tile = tl.where(place < before, from_tile + place, to_whole + place - before)
         of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, sizes[1], STEPS, True, by_sum, False)
-        scores, allowed = tile_scores(
+        scores, allowed = masked_tile(
             of_columns, block, inputs, terms, mask, at, row_start, tile * COLUMNS, sizes, scale, RULE, MASK, DIM,
             FORM, STEPS, EXCLUDES, FOLDS, True, SAFE, EXACT or SAFE, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
         )  # fmt: skip

@@ -5,11 +5,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from regard.engines.cuda.kernels.best import merged, nothing_best, ranked, store_places
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, is_not_finite
 from regard.engines.cuda.kernels.find_thresholds import solve_rows
 from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, norms_of, store_tile
 from regard.engines.cuda.kernels.products import pooled_product, slope_product
-from regard.engines.cuda.kernels.scored_tile import tile_scores
+from regard.engines.cuda.kernels.scored_tiles import masked_tile, store_scores
 from regard.engines.cuda.kernels.thresholds import (
     ENTMAX_ANY,
     alpha_less_one,
@@ -32,6 +33,7 @@ from regard.engines.cuda.kernels.tile_weights import (
     BOUNDS,
     LINE,
     PROPORTIONAL,
+    SCORES,
     SOFTMAX,
     UNIFORM,
     any_negative,
@@ -53,6 +55,7 @@ def absorb(
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, MASKED: tl.constexpr,
     DROPOUT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BEST: tl.constexpr,
 ):  # fmt: skip
     """The sums of some rows with one more tile.
 
@@ -61,15 +64,16 @@ def absorb(
             Under a rule with a threshold, that is the threshold, alpha − 1, which numerators are wanted (0: weights,
             1: slopes), the sum of slopes and the entropy; and values times slopes, where both are wanted.
         of_columns: What steps need of the tile's columns.
-        block: What the rows have, as `tile_scores` takes it, and all else.
+        block: What the rows have, as `masked_tile` takes it, and all else: hashes for dropout; which batch entry it is.
+        BEST: How many of the best scores are kept beside the sums.
     """
-    peak, total, pooled, beside = state
-    _, _, _, _, _, hashes, _ = block
-    column_span, value_dims = tl.arange(0, COLUMNS), tl.arange(0, BLOCK_VALUE_DIM)
+    peak, total, pooled, beside = state[0], state[1], state[2], state[3]
+    hashes = block[5]
+    row_span, column_span, value_dims = tl.arange(0, ROWS), tl.arange(0, COLUMNS), tl.arange(0, BLOCK_VALUE_DIM)
     unit = LOG2_E
     if FOLDS and len(STEPS) == 0 and not SAFE:
         unit = scale * LOG2_E
-    scores, allowed = tile_scores(
+    scores, allowed = masked_tile(
         of_columns, block, inputs, terms, mask, at, row_start, column_start, sizes, scale, RULE, MASK, DIM,
         FORM, STEPS, EXCLUDES, FOLDS, MASKED, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
     )  # fmt: skip
@@ -78,6 +82,8 @@ def absorb(
             # Somebody looks there later, and raises.
             if any_negative(scores, allowed):
                 tl.store(outputs[5], 1)
+        if RULE == SCORES:
+            store_scores(scores, allowed, outputs[9], block[7], row_start + row_span, column_start + column_span, sizes)
     found, factor, peak = next_tile(scores, allowed, peak, unit, RULE, MASKED or EXCLUDES, ROUGH)
     if RULE == SOFTMAX or RULE == PROPORTIONAL:
         pooled = pooled * factor[:, None]
@@ -105,7 +111,15 @@ def absorb(
         found, slopes = found * keep, slopes * keep
     if len(beside) > 5:
         beside = beside[:5] + (slope_product(slopes, values, beside[5], PRECISION, SAFE),)
-    return peak, total, pooled_product(found, values, pooled, PRECISION, SAFE), beside
+    sums = (peak, total, pooled_product(found, values, pooled, PRECISION, SAFE), beside)
+    if BEST > 0:
+        if SAFE:
+            scores = ranked(scores, allowed)
+        elif MASKED or EXCLUDES:
+            scores = tl.where(allowed, scores, -float("inf"))
+        # Tiles that all rows see whole come in order; NaN is left to the safe pass, which its sums ask for.
+        sums = sums + merged((state[4], state[5]), scores, column_start + column_span[None, :], not MASKED)
+    return sums
 
 
 @triton.jit
@@ -115,7 +129,7 @@ def pool_block(
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, DROPOUT: tl.constexpr,
     THRESHOLD: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr,
     REVERSED: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    COLUMNS: tl.constexpr, BEST: tl.constexpr,
 ):  # fmt: skip
     """The output and the statistics of a block of rows; its sums, where `SPLIT`, over one share of the keys.
 
@@ -146,7 +160,7 @@ def pool_block(
         # scale · σ(g + h) = 1 / (1/scale + e^−g/scale · e^−h)
         one = 1.0 / scale
         of_rows = scaled_first(of_rows, one)
-    known = (queries, norms, of_rows, numbers, bounds, hashes, one)
+    known = (queries, norms, of_rows, numbers, bounds, hashes, one, entry)
 
     # Tiles in which every pair is allowed, and those before and after them.
     if SAFE:
@@ -181,6 +195,8 @@ def pool_block(
         if CENTRED and not SAFE:
             beside = beside + (pooled,)
     state = (peak, total, pooled, beside)
+    if BEST > 0:
+        state = state + nothing_best(ROWS, BEST)
     if not SAFE:
         # What steps need of columns is asked for one tile ahead: nobody then waits for it.
         last = tl.maximum(to_whole, 1) - 1
@@ -214,7 +230,7 @@ def pool_block(
                 state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes,
                 scale, RULE, MASK, DIM, VALUE_DIM,
                 FORM, STEPS, EXCLUDES, FOLDS, False, DROPOUT, SAFE, EXACT, ROUGH, PRECISION,
-                BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+                BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
             )  # fmt: skip
     before = from_whole - from_tile
     for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
@@ -224,9 +240,9 @@ def pool_block(
             state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes,
             scale, RULE, MASK, DIM, VALUE_DIM,
             FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, SAFE, EXACT or SAFE, ROUGH, PRECISION,
-            BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+            BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
         )  # fmt: skip
-    peak, total, pooled, beside = state
+    peak, total, pooled, beside = state[0], state[1], state[2], state[3]
     if FOLDS and len(STEPS) == 0 and not SAFE:
         peak = peak * scale
     if RULE >= ENTMAX_ANY:
@@ -246,6 +262,11 @@ def pool_block(
     facts = (tl.cast(entry, tl.int64) * n_splits + split) * n_queries + rows
     tl.store(outputs[2] + facts, peak, mask=rows < n_queries)
     tl.store(outputs[3] + facts, total, mask=rows < n_queries)
+    if BEST > 0:
+        kept = state[4]
+        if FOLDS and len(STEPS) == 0 and not SAFE:
+            kept = kept * scale
+        store_places(kept, state[5], outputs[len(outputs) - 2], outputs[len(outputs) - 1], facts, rows < n_queries)
     if not SAFE:
         broken = tl.max(tl.where(inside & is_not_finite(pooled), 1, 0))
         flag = flag_place(entry, row_start, n_queries, FLAG_ROWS) * n_splits + split
@@ -255,18 +276,18 @@ def pool_block(
             if (RULE >= ENTMAX_ANY) & (CENTRED != 0):
                 nothing = tl.zeros((ROWS,), tl.float32)
                 turned = (threshold, beside[1], 1, nothing, nothing)
-                state = (peak, nothing, tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32), turned)
+                again = (peak, nothing, tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32), turned)
                 for tile in range(from_tile, to_tile):
                     of_columns = load_line(
                         terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, False
                     )
-                    state = absorb(
-                        state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS,
+                    again = absorb(
+                        again, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS,
                         sizes, scale, RULE, MASK, DIM, VALUE_DIM,
                         FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, SAFE, True, ROUGH, PRECISION,
-                        BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+                        BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, 0,
                     )  # fmt: skip
-                store_slopes(state[2], state[3], outputs, strides, at, row_start, row_span, value_dims, inside, facts)
+                store_slopes(again[2], again[3], outputs, strides, at, row_start, row_span, value_dims, inside, facts)
         elif CENTRED:
             store_slopes(beside[5], beside, outputs, strides, at, row_start, row_span, value_dims, inside, facts)
 
@@ -287,6 +308,7 @@ def pool_rows(
     inputs,  # queries, their strides, keys, …, values, …, weights of channels, …
     # The output, its strides; peaks and totals (entries, splits, n_queries); flags. Of a rule with a threshold, that is
     # the total and is there; and errors, alpha − 1 of entries; values averaged by slope, (Σ slope, entropy) of rows.
+    # The best scores and their columns, if any.
     outputs,
     terms,  # of each step
     mask,
@@ -303,7 +325,7 @@ def pool_rows(
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, RULE: tl.constexpr,
     MASK: tl.constexpr, SINK: tl.constexpr, DROPOUT: tl.constexpr, SPLIT: tl.constexpr, EXACT: tl.constexpr,
     ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BEST: tl.constexpr,
 ):  # fmt: skip
     """A block of rows, for one kind of problem."""
     reverse: tl.constexpr = MASK[BOUNDS] != 0 or MASK[LINE] != 0
@@ -313,7 +335,7 @@ def pool_rows(
         tl.program_id(0), inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
         n_splits, RULE, MASK, SINK, SPLIT, centred, DIM, VALUE_DIM, ROWS, COLUMNS,
         FORM, STEPS, EXCLUDES, FOLDS, DROPOUT, threshold, False, EXACT, ROUGH, PRECISION, reverse,
-        BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
+        BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
     )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ CONIC = tl.constexpr(codes.CONIC)
 RAW = tl.constexpr(codes.RAW)
 SIGMOID = tl.constexpr(codes.SIGMOID)
 UNIFORM = tl.constexpr(codes.UNIFORM)
+ONE_HOT = tl.constexpr(codes.ONE_HOT)
+SCORES = tl.constexpr(codes.SCORES)
 
 BOUNDS = tl.constexpr(codes.BOUNDS)
 PAIRS = tl.constexpr(codes.PAIRS)
@@ -113,6 +115,9 @@ def numerators(scores, allowed, RULE, MASKED: tl.constexpr, ROUGH: tl.constexpr)
             found = reciprocal(found)
     elif RULE == UNIFORM:
         found = tl.full(scores.shape, 1.0, tl.float32)
+    elif RULE == ONE_HOT:
+        # Nobody knows that a key is the best whose score is NaN.
+        found = tl.where(scores != scores, scores, 1.0)
     elif RULE == PROPORTIONAL:
         # Such weights do not exist; the host is told by what is no number.
         found = tl.where(scores < 0, float("nan"), scores)
