@@ -17,6 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Synchronization debug mode is a 
 
 KERNEL_SCORES = ["Dot", "ScaledDot", "Gated", "SoftCap", "Bias", "Alibi", "Gaussian", "Epanechnikov"]
 KERNEL_RULES = ["Softmax", "Softmax, temperature", "Softmax, sink", "Sigmoid", "Conic", "Raw", "Uniform"]
+KERNEL_RULES += ["Sparsemax", "Entmax", "Entmax, alpha learned"]
 # What asks a mask about its tensors, or has no kernel yet.
 LOOKING_MASKS = {"a combination", "PerHead"}
 
