@@ -86,7 +86,9 @@ class CudaKernels(Kernels):
 
         # Measured on an H200: a pair's exponentials, its products, and those again for three gradients.
         per_pair = (0.3 + 0.5 * work.depth) if work.half else (1.0 + 5.5 * work.depth)
-        seconds = work.pairs * work.live * per_pair * PICO * (4.3 if work.training else 1.0)
+        # Thresholds take a pass or three first, and slopes a product more where somebody trains: estimated.
+        passes = 3.0 if work.rule == "threshold" else 1.0
+        seconds = work.pairs * work.live * per_pair * PICO * (passes + 3.3 * work.training)
         small = not work.training and work.pairs <= SMALL  # one launch, which is soon known by heart
         calls = 100 if small else (970 if work.training else 210) + (110 if work.masked else 0)
         return calls * MICRO + max(seconds, work.bytes / READ_BY_GPU)

@@ -16,10 +16,9 @@ if not torch.cuda.is_available():
 pytestmark = pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 
 KERNEL_SCORES = ["Dot", "ScaledDot", "Gated", "SoftCap", "Bias", "Alibi", "Gaussian", "Epanechnikov"]
-KERNEL_RULES = [
-    "Softmax", "Softmax, temperature", "Softmax, sink", "Sigmoid", "Conic", "Raw", "Uniform",
-    "OneHot", "TopK", "TopK(Raw)",
-]  # fmt: skip
+KERNEL_SCORES += ["Additive", "Gated(Additive)", "Laplacian", "Equal"]
+KERNEL_RULES = ["Softmax", "Softmax, temperature", "Softmax, sink", "Sigmoid", "Conic", "Raw", "Uniform"]
+KERNEL_RULES += ["Sparsemax", "Entmax", "Entmax, alpha learned", "OneHot", "TopK", "TopK(Raw)", "TopK(Sparsemax)"]
 # What asks a mask about its tensors, or has no kernel yet.
 LOOKING_MASKS = {"a combination", "PerHead"}
 
