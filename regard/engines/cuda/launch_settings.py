@@ -80,6 +80,15 @@ def forward_settings(shape: Shape, n_queries: int, memory: int) -> Settings:
 
 
 @cache
+def reading_settings(shape: Shape, n_queries: int, kept: int, memory: int) -> Settings:
+    """Of readings of weights, of which so many of each row are kept: values are not read, and the heaviest stay."""
+    rows = 64 if kept <= 16 else 32 if kept <= 32 else 16
+    rows = 16 if n_queries <= 16 else rows
+    columns, stages = (64, 3) if shape.itemsize == 2 and shape.dim <= 128 else (32, 2)
+    return _fitting(Settings(rows, columns, 4, stages), shape._replace(value_dim=1), memory, backward=False)
+
+
+@cache
 def row_settings(shape: Shape, memory: int) -> Settings:
     """Of the pass back along rows, whose block stays while tiles of columns go by."""
     if shape.itemsize == 2:

@@ -61,18 +61,19 @@ class Program:
         return math.prod(self.problem.grid.batch_shape)
 
 
-def translate(problem: AttentionProblem, beside: Sequence[Tensor] = ()) -> Program:
+def translate(problem: AttentionProblem, beside: Sequence[Tensor] = (), *, lists: bool = True) -> Program:
     """The program of a problem that the kernels have all parts of.
 
     Args:
         problem: What is computed.
         beside: Tensors `(*batch_shape, n, dim)` that kernels are to read or write besides.
+        lists: Whether the keys of each row may be listed.
     """
     form, grid, rule = problem.form, problem.grid, RULES[type(problem.rule)]
     assert isinstance(form, DotForm | ChannelForm)
     small = is_small(grid)
     tensors = _tensors_of(problem, factors=not small)
-    mask = mask_tensors(problem.mask, grid, may_list=not small)
+    mask = mask_tensors(problem.mask, grid, may_list=lists and not small)
     steps = tuple([each.code for each in tensors.steps])
     has_sink = isinstance(problem.rule, Softmax) and problem.rule.sink is not None
     numbers = tuple([each.numbers for each in tensors.steps])
