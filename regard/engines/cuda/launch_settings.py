@@ -39,6 +39,10 @@ class Shape(NamedTuple):
         return max(block_of(self.dim), block_of(self.value_dim))
 
 
+# Registers of a thread that reads weights in half precision: three blocks on a multiprocessor, and none spilled between
+# tiles.
+READING_REGISTERS = 168
+
 CHUNK = 16  # blocks that a program of the safe pass looks after
 
 # What is taken where the settings of a shape need more shared memory than there is: own block, the other's, stages.
@@ -84,8 +88,11 @@ def reading_settings(shape: Shape, n_queries: int, kept: int, memory: int) -> Se
     """Of readings of weights, of which so many of each row are kept: values are not read, and the heaviest stay."""
     rows = 64 if kept <= 16 else 32 if kept <= 32 else 16
     rows = 16 if n_queries <= 16 else rows
-    columns, stages = (64, 3) if shape.itemsize == 2 and shape.dim <= 128 else (32, 2)
-    return _fitting(Settings(rows, columns, 4, stages), shape._replace(value_dim=1), memory, backward=False)
+    if shape.itemsize == 2:
+        choice = Settings(rows, 64, 4, 3) if shape.dim <= 128 else Settings(rows, 32, 4, 2)
+    else:
+        choice = Settings(rows, 32, 8 if rows == 64 else 4, 2)
+    return _fitting(choice, shape._replace(value_dim=1), memory, backward=False)
 
 
 @cache

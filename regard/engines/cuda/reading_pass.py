@@ -11,7 +11,13 @@ from torch import Tensor
 from regard.engines.cuda.backward_pass import facts_of
 from regard.engines.cuda.kernels.readings import read_rows, weigh_rows
 from regard.engines.cuda.launch import ADDING, Facts, Launch
-from regard.engines.cuda.launch_settings import Settings, blocks_of, reading_settings, shared_memory
+from regard.engines.cuda.launch_settings import (
+    READING_REGISTERS,
+    Settings,
+    blocks_of,
+    reading_settings,
+    shared_memory,
+)
 from regard.engines.cuda.stand_ins import stand_ins
 from regard.weights import Statistics
 
@@ -139,7 +145,7 @@ def read(launch: Launch, facts: Facts, targets: Mapping[str, Tensor], sums: Sums
             "BINS": room,
             **_codes(launch, settings),
         },
-        settings.options,
+        _options(launch, settings),
         variant=("read", settings, tuple(sorted(targets)), kept, lines, room, pictures.dtype),
         fresh=(*facts[:2], *targets.values(), sums_of, pictures),
     )
@@ -195,6 +201,14 @@ def _codes(launch: Launch, settings: Settings) -> dict[str, Any]:
         "ROWS": settings.rows,
         "COLUMNS": settings.columns,
     }
+
+
+def _options(launch: Launch, settings: Settings) -> dict[str, int]:
+    """Warps, stages and, where it makes room for more blocks, how many registers a thread has."""
+    options, shape = settings.options, launch.shape
+    if launch.device.type != "cuda" or shape.itemsize != 2 or shape.dim > 128:
+        return options
+    return {**options, "maxnreg": READING_REGISTERS}
 
 
 def _shares(launch: Launch, settings: Settings, place: Place, height: int, width: int, *, received: bool) -> _Shares:

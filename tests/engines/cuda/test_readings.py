@@ -13,6 +13,7 @@ import regard
 from regard import Allowed, Causal, Selected, Window, weigh
 from regard.engines import Tiled
 from regard.engines.cuda import cuda_kernels, program, reading_pass
+from regard.engines.kernels import dispatch
 from regard.engines.reference import define_weights
 from regard.engines.tile_stream import Stream
 from regard.problem import make_problem
@@ -24,7 +25,7 @@ from .test_kernels import DEVICE, DTYPES, PAIRS
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 KERNELS = Tiled(kernels=True)
-SIZE = Sizes(heads=2)
+SIZE = Sizes(batch=1, heads=2)
 N, M = 37, 45
 
 
@@ -58,7 +59,7 @@ def pooled(weights, height, width):
     return rows @ weights @ columns
 
 
-def check_view(view, weights, *, k=3, map=(4, 6), exact=True):
+def check_view(view, weights, *, k=3, map=(4, 6), exact=True, promised=False):
     """Compare every reading with those of weights in float64."""
     tolerance = {"rtol": 2e-5, "atol": 5e-6} if exact else {"rtol": 1e-3, "atol": 1e-4}
     assert view._passes._compiled is not None
@@ -82,7 +83,8 @@ def check_view(view, weights, *, k=3, map=(4, 6), exact=True):
     compare(seen.top.weights, torch.where(places < 0, 0, weights.gather(-1, places.clamp(min=0))))
     n, m = weights.shape[-2:]
     compare(view.tile(slice(n // 3, n), slice(m // 2, m)), weights[..., n // 3 :, m // 2 :])
-    view.verify()
+    if promised:
+        view.verify()
 
 
 def check(case, **options):
@@ -103,53 +105,50 @@ def compare(q, k, v, *, exact=True, map=(4, 6), top=3, **options):
 
 
 def cases():
-    """Every rule and, with others, every score; masks and dtypes take turns."""
+    """Every score and every rule; masks and dtypes take turns."""
     masks, dtypes = itertools.cycle(MASKS), itertools.cycle(DTYPES)
-    rules, scores = set(), set()
-    for score, rule in PAIRS:
-        mask, dtype = next(masks), next(dtypes)
-        if score not in scores or rule not in rules:
-            scores.add(score)
-            rules.add(rule)
-            yield Case(score, rule, mask, dtype, DEVICE, SIZE)
+    scores, rules = set(), set()
+    for both in (True, False):
+        for score, rule in PAIRS:
+            news = (score not in scores) + (rule not in rules)
+            if news == 2 or (news and not both):
+                scores.add(score)
+                rules.add(rule)
+                yield Case(score, rule, next(masks), next(dtypes), DEVICE, SIZE)
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_readings_match_the_definition(case):
-    check(case)
+    check(case, promised=True)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"mask": Causal(align="end"), "weights": regard.Sigmoid()},
-        {"mask": Window(9, 4, align="start"), "weights": regard.Raw(), "score": regard.SoftCap(regard.Dot(), 3.0)},
-    ],
-    ids=["softmax", "causal", "window"],
-)
-@pytest.mark.parametrize("map", [(1, 1), (3, 5), (N, M), (90, 2), (20, 30)], ids=str)
+CALLS = [
+    ((1, 1), {}),
+    ((3, 5), {"mask": Causal(align="end"), "weights": regard.Sigmoid()}),
+    ((N, M), {"mask": Window(9, 4, align="start"), "weights": regard.Raw()}),
+    ((90, 2), {"weights": regard.Conic()}),
+    ((20, 30), {"mask": Causal(align="end")}),
+]
+
+
+@pytest.mark.parametrize(("map", "options"), CALLS, ids=[str(map) for map, _ in CALLS])
 @pytest.mark.usefixtures("shared")
-def test_shares_and_pictures_of_every_size(options, map):
+def test_shares_and_pictures_of_every_size(map, options):
     compare(*drawn(), map=map, **options)
+
+
+def test_no_reason_is_given_for_plain_torch():
+    problem = Case("Dot", "Softmax", "no mask", device=DEVICE).make(torch.float32)
+    assert dispatch.why_plain(problem, asked=True, reads=True) is None
 
 
 @pytest.mark.usefixtures("shared")
 def test_lines_of_a_picture_that_several_programs_share():
-    q, k, v = drawn(n=150, m=20)
-    compare(q, k, v, map=(2, 3))
-    compare(q, k, v, map=(5, 20))
+    compare(*drawn(n=150, m=20), map=(2, 3))
 
 
 def test_a_block_of_several_lines_of_a_picture():
-    q, k, v = drawn(n=130, m=70)
-    compare(q, k, v, map=(30, 40))
-    compare(q, k, v, map=(64, 9), mask=Causal(align="end"))
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision(dtype):
-    compare(*drawn(2, dtype=dtype), exact=False)
+    compare(*drawn(n=130, m=40), map=(30, 20), mask=Causal(align="end"))
 
 
 @pytest.mark.usefixtures("shared")
@@ -164,7 +163,6 @@ def test_batch_axes_that_broadcast_and_tensors_that_are_not_contiguous():
 def test_one_query_or_one_key(shape):
     n, m = shape
     compare(*drawn(n=n, m=m))
-    compare(*drawn(2, n=n, m=m), weights=regard.Uniform())
 
 
 def test_one_query_of_several_heads_that_share_their_keys():
@@ -175,7 +173,7 @@ def test_one_query_of_several_heads_that_share_their_keys():
 def test_rows_that_see_nothing_weigh_nothing():
     allowed = torch.rand(N, M, generator=torch.Generator().manual_seed(7)) < 0.2
     allowed[3] = False
-    for rule in (regard.Softmax(), regard.Softmax(sink=0.5), regard.Uniform()):
+    for rule in (regard.Softmax(), regard.Uniform()):
         view = compare(*drawn(), mask=Allowed(allowed.to(DEVICE)), weights=rule)
         assert float(view.received().isnan().sum()) == 0
         assert view.top(2).indices[3].tolist() == [-1, -1]
@@ -186,7 +184,7 @@ def test_rows_that_see_nothing_weigh_nothing():
 def test_ties_go_to_the_lowest_index_and_zeros_have_no_place(rule):
     generator = torch.Generator().manual_seed(1)
     # Small integers, of which sums are exact: many keys tie, some weigh 0.
-    q, k = (torch.randint(-1, 2, (n, 2), generator=generator).float().to(DEVICE) for n in (N, 150))
+    q, k = (torch.randint(-1, 2, (n, 2), generator=generator).float().to(DEVICE) for n in (9, 150))
     weights = weigh(q, k, k, score=regard.Dot(), weights=rule, engine="reference").dense()
     got = weigh(q, k, k, score=regard.Dot(), weights=rule, engine=KERNELS).top(9)
     ranked = torch.where(weights == 0, -torch.inf, weights).sort(dim=-1, descending=True, stable=True)
@@ -194,17 +192,17 @@ def test_ties_go_to_the_lowest_index_and_zeros_have_no_place(rule):
     assert torch.equal(got.indices, places)
 
 
-@pytest.mark.parametrize("k", [1, 40, 128, 129, 160])
+@pytest.mark.parametrize("k", [1, 40, 129])
 def test_as_many_of_the_heaviest_as_wanted(k):
-    compare(*drawn(n=5, m=150), top=k)
+    compare(*drawn(n=3, m=150), top=k)
 
 
 def test_a_view_in_blocks_of_rows_whose_mask_fits(monkeypatch):
-    monkeypatch.setattr(cuda_kernels, "MOST_MASK_BYTES", 11 * M)
+    monkeypatch.setattr(cuda_kernels, "MOST_MASK_BYTES", 19 * M)
     q, k, v = drawn()
     odd = regard.Where(lambda row, column: (row + column) % 3 == 0)
     view = compare(q, k, v, mask=odd, map=(7, 9))
-    assert [len(each) for each in view._passes._compiled._blocks()] == [11, 11, 11, 4]
+    assert [len(each) for each in view._passes._compiled._blocks()] == [19, 18]
     compare(q, k, v, mask=odd & Causal(align="end"), weights=regard.Sigmoid(), map=(N, 3))
     torch.testing.assert_close(
         view.map(6, 5, "max"), weigh(q, k, v, mask=odd, engine="reference").map(6, 5, "max"), rtol=1e-5, atol=1e-6
@@ -212,11 +210,11 @@ def test_a_view_in_blocks_of_rows_whose_mask_fits(monkeypatch):
 
 
 def test_lists_of_keys_are_read_as_pairs(monkeypatch):
-    monkeypatch.setattr(cuda_kernels, "MOST_MASK_BYTES", 64 * 200)
-    lists = torch.stack([torch.randperm(200)[:4] for _ in range(70)]).to(DEVICE)
-    q, k, v = drawn(n=70, m=200)
+    monkeypatch.setattr(cuda_kernels, "MOST_MASK_BYTES", 16 * 100)
+    lists = torch.stack([torch.randperm(100)[:4] for _ in range(20)]).to(DEVICE)
+    q, k, v = drawn(n=20, m=100)
     view = compare(q, k, v, mask=Selected(lists), map=(9, 11))
-    assert [len(each) for each in view._passes._compiled._blocks()] == [64, 6]
+    assert [len(each) for each in view._passes._compiled._blocks()] == [16, 4]
 
 
 def test_small_problems(monkeypatch):
@@ -227,7 +225,7 @@ def test_small_problems(monkeypatch):
 
 
 def test_distances_far_from_the_origin_keep_their_digits():
-    spread = torch.linspace(-2, 2, 80, device=DEVICE)[:, None].expand(80, 3)
+    spread = torch.linspace(-2, 2, 40, device=DEVICE)[:, None].expand(40, 3)
     for dtype, far in ((torch.float32, 1e3), (torch.float16, 1e3)):
         step = torch.finfo(dtype).eps * far
         points = (far + (spread / step).round() * step).to(dtype)
@@ -249,11 +247,11 @@ def test_the_same_inputs_give_the_same_bits():
 
 def test_sums_over_many_rows_keep_their_digits():
     """Equal weights added one by one to a float32 sum would all be rounded the same way."""
-    x = torch.zeros(1500, 2, device=DEVICE)
+    x = torch.zeros(1000, 2, device=DEVICE)
     view = weigh(x, torch.zeros(7, 2, device=DEVICE), torch.zeros(7, 1, device=DEVICE), engine=KERNELS)
     seen = view.collect(received=True, map=(1, 1))
-    torch.testing.assert_close(seen.received, torch.full((7,), 1500 / 7, device=DEVICE), rtol=1e-6, atol=0)
-    assert float(seen.map) == pytest.approx(1500, rel=1e-6)
+    torch.testing.assert_close(seen.received, torch.full((7,), 1000 / 7, device=DEVICE), rtol=1e-6, atol=0)
+    assert float(seen.map) == pytest.approx(1000, rel=1e-6)
 
 
 def test_weights_are_those_before_dropout_and_do_not_need_values():

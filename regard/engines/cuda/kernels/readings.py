@@ -397,6 +397,8 @@ def read_rows(
                     state, weights, exponents, received, drawn, tile * COLUMNS, n_keys,
                     RULE, ENTROPY, TOTALS, KEPT, RECEIVED, DRAWN, LINES, BINS, COLUMNS,
                 )  # fmt: skip
+            # Another loop may have other threads add to a place.
+            tl.debug_barrier()
             before = from_whole - from_tile
             for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
                 tile = tl.where(place < before, from_tile + place, to_whole + place - before)
