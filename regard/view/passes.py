@@ -219,7 +219,7 @@ class Passes:
         if not readers:
             return
         self._start(readers)
-        compiled = [reader for reader in readers if self.compiles and reader.targets()]
+        compiled = [reader for reader in readers if self._takes(reader)]
         plain = [reader for reader in readers if reader not in compiled]
         known = self._knows(pool)
         together = not known and len(compiled) == 1 and self._finds(compiled[0])
@@ -240,6 +240,11 @@ class Passes:
                     for weights, rows, columns in self._blocks():
                         for reader in plain:
                             reader.absorb(weights, rows, columns)
+
+    def _takes(self, reader: Reader[Any]) -> bool:
+        """Whether compiled kernels gather what a reader wants."""
+        targets = reader.targets() if self.compiles else {}
+        return bool(targets) and self._compiled is not None and self._compiled.takes(targets)
 
     def _start(self, readers: Sequence[Reader[Any]]) -> None:
         for reader in readers:

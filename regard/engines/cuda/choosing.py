@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,12 +14,15 @@ from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launcher import on_device
 from regard.engines.cuda.masks import MaskTensors
 from regard.engines.cuda.program import is_small, translate
+from regard.engines.cuda.readable_problem import readable_problem, without_values
+from regard.engines.cuda.reading_pass import fits
 from regard.engines.cuda.row_chunks import rows_of
 from regard.engines.kernels import codes
 from regard.engines.kernels.protocol import Compiled, Readable
 from regard.engines.state import Pooled, Sums
+from regard.masks import Selected
 from regard.problem import AttentionProblem
-from regard.weights import OneHot, Statistics, TopK
+from regard.weights import OneHot, Statistics, TopK, Uniform
 
 
 class ChoosingProblem(Compiled):
@@ -32,19 +35,19 @@ class ChoosingProblem(Compiled):
     """
 
     def __init__(self, problem: AttentionProblem, k: int, height: int) -> None:
-        self._problem, self._k, self._height = problem, k, height
+        self.problem, self._k, self._height = problem, k, height
         rule = problem.rule.then if isinstance(problem.rule, TopK) else problem.rule
         self._over_lists = replace(problem, rule=rule, mask=None).around(problem.form)
 
     def choose(self) -> Tensor:
         """The best keys of each row, best first, then −1: `(*batch_shape, n_queries, k)`."""
-        grid = self._problem.grid
+        grid = self.problem.grid
         if self._height >= grid.n_queries:
-            return _chosen(self._problem, self._k)
+            return _chosen(self.problem, self._k)
         index = torch.empty(*grid.batch_shape, grid.n_queries, self._k, dtype=torch.int64, device=grid.device)
         for start in range(0, grid.n_queries, self._height):
             stop = min(start + self._height, grid.n_queries)
-            index[..., start:stop, :] = _chosen(rows_of(self._problem, range(start, stop)), self._k)
+            index[..., start:stop, :] = _chosen(rows_of(self.problem, range(start, stop)), self._k)
         return index
 
     def pool(self) -> Pooled:
@@ -58,7 +61,7 @@ class ChoosingProblem(Compiled):
     ) -> list[Tensor | None]:
         index, *inner = statistics
         problem, asked = self._over_lists, list(needed)
-        problem.__dict__["may_leak"] = self._problem.may_leak
+        problem.__dict__["may_leak"] = self.problem.may_leak
         if self._is_one_hot:
             # Which key is the best does not change with scores that change a little.
             inner = [torch.zeros(1, 1, device=gradient.device)] * 2  # which nobody reads
@@ -72,12 +75,12 @@ class ChoosingProblem(Compiled):
 
     @property
     def _is_one_hot(self) -> bool:
-        return isinstance(self._problem.rule, OneHot)
+        return isinstance(self.problem.rule, OneHot)
 
     def _listing(self, index: Tensor) -> CudaProblem:
         """The rule over chosen keys: along lists of them or, where the problem is small, with a byte for each pair."""
-        if is_small(self._problem.grid):
-            mask = MaskTensors(pairs=(pairs_of(index, self._problem.grid.n_keys),))
+        if is_small(self.problem.grid):
+            mask = MaskTensors(pairs=(pairs_of(index, self.problem.grid.n_keys),))
         else:
             mask = MaskTensors(lists=(index.contiguous(),))
         rule = codes.ONE_HOT if self._is_one_hot else None
@@ -87,7 +90,77 @@ class ChoosingProblem(Compiled):
         raise AssertionError("a rule that chooses keys has no sums of one pass")
 
     def readable(self, advance: Callable[[float], None]) -> Readable:
-        raise AssertionError("the CUDA kernels read no weights")
+        return ReadableChoices(self, advance)
+
+    def statistics(self) -> Statistics:
+        """Those of every row, without the output."""
+        return ChoosingProblem(without_values(self.problem), self._k, self._height).pool().statistics
+
+    def settled(self, statistics: Statistics) -> tuple[AttentionProblem, Statistics]:
+        """The rule over the keys that were chosen, as a problem, and its statistics."""
+        index, *inner = statistics
+        if self._is_one_hot:  # one key, or none
+            totals = torch.where(index < 0, torch.inf, 1.0)
+            inner = [torch.zeros_like(totals), totals]
+        rule = Uniform() if self._is_one_hot else self._over_lists.rule
+        return replace(self.problem, rule=rule, mask=Selected(index)).around(self.problem.form), tuple(inner)
+
+
+class ReadableChoices(Readable):
+    """A problem whose rule chooses keys: weights are those of the rule over them.
+
+    Args:
+        choosing: What chooses.
+        advance: Is told which share of a pass is done.
+    """
+
+    def __init__(self, choosing: ChoosingProblem, advance: Callable[[float], None]) -> None:
+        self._choosing, self._advance = choosing, advance
+
+    def sums(self) -> Sums:
+        return self._choosing.sums()
+
+    def pool(self) -> Pooled:
+        pooled = self._choosing.pool()
+        self._advance(1.0)
+        return pooled
+
+    def gradients(
+        self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor
+    ) -> list[Tensor | None]:
+        return self._choosing.gradients(needed, statistics, centre, gradient)
+
+    def readable(self, advance: Callable[[float], None]) -> Readable:
+        return self._choosing.readable(advance)
+
+    def statistics(self) -> Statistics:
+        found = self._choosing.statistics()
+        self._advance(1.0)
+        return found
+
+    def takes(self, targets: Mapping[str, Tensor]) -> bool:
+        return fits(targets)
+
+    def read(self, statistics: Statistics, targets: Mapping[str, Tensor]) -> None:
+        settled, inner = self._choosing.settled(statistics)
+        self._over(settled).read(inner, targets)
+
+    @property
+    def finds_heaviest(self) -> bool:
+        return False
+
+    def pool_and_find(self, targets: Mapping[str, Tensor], *, values: bool) -> Pooled:
+        raise AssertionError("the heaviest are read in a pass of their own")
+
+    def weights(self, statistics: Statistics, rows: range, columns: range) -> Tensor:
+        settled, inner = self._choosing.settled(statistics)
+        return self._over(settled).weights(inner, rows, columns)
+
+    def cuts(self) -> Iterator[tuple[range, range]]:
+        return self._over(self._choosing.problem).cuts()
+
+    def _over(self, problem: AttentionProblem) -> Readable:
+        return readable_problem(self._choosing, problem, self._advance)
 
 
 def _chosen(problem: AttentionProblem, k: int) -> Tensor:

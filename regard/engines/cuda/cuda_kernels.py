@@ -33,7 +33,6 @@ class CudaKernels(Kernels):
 
     dtypes: ClassVar[frozenset[torch.dtype]] = frozenset({torch.float32})
     worthwhile: ClassVar[int] = 1
-    reads: ClassVar[bool] = False
     looks_for_itself: ClassVar[bool] = True
 
     def missing(self) -> str | None:
@@ -146,9 +145,14 @@ def _unusable(device: torch.device) -> str | None:
     return None
 
 
-def _at_a_time(problem: AttentionProblem) -> tuple[int, int]:
+def rows_to_read(problem: AttentionProblem) -> int:
+    """How many rows of weights are read at a time: what lists keys is a mask of pairs then."""
+    return max(_at_a_time(problem, lists=False)[0], 1)
+
+
+def _at_a_time(problem: AttentionProblem, *, lists: bool = True) -> tuple[int, int]:
     """How many rows the kernels take at a time, 0 where one is too many, and the bytes of the mask of those."""
-    n_rows, row_bytes = _mask_rows(problem)
+    n_rows, row_bytes = _mask_rows(problem, lists=lists)
     most = MOST_MASK_BYTES // max(row_bytes, 1)
     if n_rows <= most:
         return problem.grid.n_queries, n_rows * row_bytes
@@ -157,7 +161,7 @@ def _at_a_time(problem: AttentionProblem) -> tuple[int, int]:
     return most, most * row_bytes
 
 
-def _mask_rows(problem: AttentionProblem) -> tuple[int, int]:
+def _mask_rows(problem: AttentionProblem, *, lists: bool = True) -> tuple[int, int]:
     """How many rows of the mask of a problem lie on the device, but for a few numbers of each, and their bytes."""
     from regard.engines.cuda.masks import longest_list, split
 
@@ -165,7 +169,7 @@ def _mask_rows(problem: AttentionProblem) -> tuple[int, int]:
     first = range(min(grid.n_queries, 1))
     if mask is None or mask.bounds(first, grid) is not None:
         return 0, 0
-    listed = longest_list(mask, grid)
+    listed = longest_list(mask, grid) if lists else None
     if listed is not None:
         return grid.n_queries, math.prod(mask.batch_axes().batch_shape) * 8 * listed
     others = split(mask, first, grid)[2]

@@ -20,6 +20,7 @@ from regard.engines.cuda.general_pass import differentiate_relative, steps_of
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launcher import on_device
 from regard.engines.cuda.program import Program, Role
+from regard.engines.cuda.readable_problem import readable_problem
 from regard.engines.cuda.threshold_pass import room_for_slopes
 from regard.engines.kernels import codes
 from regard.engines.kernels.protocol import Compiled, Readable
@@ -188,4 +189,4 @@ class CudaProblem(Compiled):
         return total.reshape(rule.sink.shape).to(rule.sink.dtype)
 
     def readable(self, advance: Callable[[float], None]) -> Readable:
-        raise NotImplementedError("the CUDA kernels read no weights")  # `why_plain` says so first
+        return readable_problem(self, self.program.problem, advance)

@@ -42,6 +42,9 @@ class Shape(NamedTuple):
 PREPARED = 128  # vectors whose coordinates lie together, channel by channel; tiles are no larger
 SHARED = 4  # channels that share a reciprocal
 THREADS = 128  # of a tile, four warps
+# Registers of a thread that reads weights in half precision: three blocks on a multiprocessor, and none spilled between
+# tiles.
+READING_REGISTERS = 168
 
 CHUNK = 16  # blocks that a program of the safe pass looks after
 
@@ -91,6 +94,18 @@ def choice_settings(shape: Shape, kept: int, n_queries: int, memory: int) -> Set
     few = n_queries <= 16
     choice = Settings(16, 64, 1, 1) if few or kept > 64 else Settings(64, 64, 4, 2)
     return _fitting(choice, shape, memory, backward=False)
+
+
+@cache
+def reading_settings(shape: Shape, n_queries: int, kept: int, memory: int) -> Settings:
+    """Of readings of weights, of which so many of each row are kept: values are not read, and the heaviest stay."""
+    rows = 64 if kept <= 16 else 32 if kept <= 32 else 16
+    rows = 16 if n_queries <= 16 else rows
+    if shape.itemsize == 2:
+        choice = Settings(rows, 64, 4, 3) if shape.dim <= 128 else Settings(rows, 32, 4, 2)
+    else:
+        choice = Settings(rows, 32, 8 if rows == 64 else 4, 2)
+    return _fitting(choice, shape._replace(value_dim=1), memory, backward=False)
 
 
 @cache

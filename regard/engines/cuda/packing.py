@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from regard.engines.cuda.readable_problem import readable_problem
 from regard.engines.kernels.protocol import Compiled, Readable
 from regard.engines.kernels.support import inner_rule
 from regard.engines.state import Pooled, Sums
@@ -20,7 +21,7 @@ class PackedProblem(Compiled):
     """A problem whose last batch axis became its rows. Nothing of it needs a gradient."""
 
     def __init__(self, problem: AttentionProblem, packed: Compiled) -> None:
-        self._shape = problem.output_shape
+        self._problem, self._shape = problem, problem.output_shape
         self._packed = packed
 
     def sums(self) -> Sums:
@@ -41,7 +42,7 @@ class PackedProblem(Compiled):
         raise AssertionError("a problem that needs gradients is not packed")
 
     def readable(self, advance: Callable[[float], None]) -> Readable:
-        raise AssertionError("the CUDA kernels read no weights")
+        return readable_problem(self, self._problem, advance)
 
 
 def packed(problem: AttentionProblem) -> AttentionProblem | None:

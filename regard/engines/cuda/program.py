@@ -70,6 +70,7 @@ def translate(
     *,
     rule: int | None = None,
     mask: MaskTensors | None = None,
+    lists: bool = True,
 ) -> Program:
     """The program of a problem that the kernels have all parts of.
 
@@ -78,12 +79,13 @@ def translate(
         beside: Tensors `(*batch_shape, n, dim)` that kernels are to read or write besides.
         rule: The code of what stands for its rule, which then is none of one pass.
         mask: What stands for its mask.
+        lists: Whether the keys of each row may be listed.
     """
     form, grid = problem.form, problem.grid
     assert isinstance(form, DotForm | ChannelForm)
     small = is_small(grid)
     chooses = rule is not None or mask is not None
-    mask = mask_tensors(problem.mask, grid, may_list=not small) if mask is None else mask
+    mask = mask_tensors(problem.mask, grid, may_list=lists and not small) if mask is None else mask
     # Who chooses, and goes along lists, takes gates as they are.
     walked = not (small or chooses or mask.lists or grid.n_queries == 1)
     tensors = _tensors_of(problem, factors=not small and not chooses, walked=walked)

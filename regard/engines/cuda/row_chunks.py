@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.engines.cuda.cuda_problem import CudaProblem
 from regard.engines.cuda.masks import longest_list
 from regard.engines.cuda.program import translate
+from regard.engines.cuda.readable_problem import readable_problem
 from regard.engines.kernels.protocol import Compiled, Readable
 from regard.engines.state import Pooled, Sums
 from regard.grid import Grid
@@ -100,7 +101,7 @@ class ChunkedProblem(Compiled):
         return (*narrowed.tensors(), *tensors[n_form:])
 
     def readable(self, advance: Callable[[float], None]) -> Readable:
-        raise AssertionError("the CUDA kernels read no weights")
+        return readable_problem(self, self._problem, advance)
 
 
 def _put(wholes: Sequence[Tensor], rows: range, parts: Sequence[Tensor]) -> None:

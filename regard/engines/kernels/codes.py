@@ -30,6 +30,8 @@ SIGMOID: Final = 4
 UNIFORM: Final = 5
 ENTMAX: Final = 6
 
+ORDERED: Final = frozenset({SOFTMAX, PROPORTIONAL, CONIC, SIGMOID})  # under which a larger score weighs no less
+
 # On a GPU: 1 for each key that a row lists. And no rule at all, but the scores as they are, for who chooses by them.
 ONE_HOT: Final = 7
 SCORES: Final = 8

@@ -133,6 +133,10 @@ class Readable(Compiled):
     def statistics(self) -> Statistics:
         """Those of every row, without the output."""
 
+    def takes(self, targets: Mapping[str, Tensor]) -> bool:
+        """Whether `read` gathers what these are for; if not, `weights` shows it."""
+        return True
+
     @abstractmethod
     def read(self, statistics: Statistics, targets: Mapping[str, Tensor]) -> None:
         """Show every weight to readings, once.

@@ -1,6 +1,6 @@
 """Compiles the kernels of cases for an H200 where there is no GPU, and says how much shared memory each takes.
 
-    python tests/engines/cuda/ahead_of_time.py "Gaussian | Softmax | Allowed | bfloat16 | 64" ... [--forward]
+    python tests/engines/cuda/ahead_of_time.py "Gaussian | Softmax | Allowed | bfloat16 | 64" ... [--forward | --read]
 
 What Triton's interpreter takes, its compiler may refuse.
 """
@@ -41,10 +41,24 @@ class Absent:
         return torch.device("cpu")
 
 
+def read(readable, problem):
+    """Have every reading of a view compiled."""
+    rows = *problem.grid.batch_shape, problem.grid.n_queries
+    targets = {name: torch.zeros(rows) for name in ("entropy", "least", "total", "most", "count")}
+    targets |= {"top_weights": torch.zeros(*rows, 8), "top_index": torch.zeros(*rows, 8, dtype=torch.long)}
+    targets["received"] = torch.zeros(*problem.grid.batch_shape, problem.grid.n_keys)
+    targets["picture"] = torch.zeros(*problem.grid.batch_shape, 20, 30)
+    with torch.no_grad():
+        statistics = readable.statistics()
+        readable.read(statistics, targets)
+        readable.weights(statistics, range(10), range(20))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="+", help="score | rule | mask | dtype | dim")
     parser.add_argument("--forward", action="store_true", help="no gradients")
+    parser.add_argument("--read", action="store_true", help="what a view reads")
     options = parser.parse_args()
     driver.set_active(Absent())
     dispatch._KERNELS["cpu"] = CudaKernels()
@@ -64,7 +78,7 @@ def main() -> int:
             seen.add(made.hash)
             failed += made.metadata.shared > LIMIT
             print(f"  {name}: {made.metadata.shared:,} bytes of shared memory", flush=True)
-        return made
+        return None  # what is kept would be launched
 
     jit.JITFunction.run = compile_only
     for text in options.cases:
@@ -76,6 +90,9 @@ def main() -> int:
         if reason is not None:
             raise SystemExit(reason)
         compiled = CudaKernels().compile(problem)
+        if options.read:
+            read(compiled.readable(lambda share: None), problem)
+            continue
         pooled = compiled.pool()
         if not options.forward:
             needed = [each.is_floating_point() for each in problem.inputs]

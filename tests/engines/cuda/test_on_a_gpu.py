@@ -7,6 +7,7 @@ import torch
 
 import regard
 from regard import attend, nn
+from regard.engines.cuda.cuda_kernels import CudaKernels
 from regard.testing import MASKS, RULES, SCORES, Case
 
 if not torch.cuda.is_available():
@@ -77,6 +78,39 @@ def test_nobody_waits_for_a_mask(mask):
 def test_attend_and_its_gradient_wait_for_nothing(nobody_waits, score, mask):
     q, k, v = inputs(2, 4, 64, 32, dtype=torch.bfloat16)
     attend(q, k, v, score=score, mask=mask).sum().backward()
+
+
+@pytest.mark.parametrize("mask", [None, regard.Causal()], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_readings_wait_for_nothing_and_keep_their_digits(dtype, mask):
+    q, k, v = (each.detach() for each in inputs(2, 3, 700, 64, dtype=dtype))
+    problem = regard.problem.make_problem(
+        q, k, v, score=regard.SoftCap(regard.ScaledDot(), 5.0), weights=regard.Softmax(), mask=mask
+    )
+    readable = CudaKernels().compile(problem).readable(lambda share: None)
+    rows = 2, 3, 700
+    targets = {"entropy": torch.zeros(rows, device="cuda"), "received": torch.zeros(rows, device="cuda")}
+    targets |= {
+        "picture": torch.zeros(2, 3, 100, 90, device="cuda"),
+        "top_weights": torch.zeros(*rows, 5, device="cuda"),
+        "top_index": torch.zeros(*rows, 5, dtype=torch.long, device="cuda"),
+    }
+    for mode in ("default", "error"):  # compiled first
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode(mode)
+        try:
+            readable.read(readable.statistics(), targets)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    weights = regard.engines.reference.define_weights(problem)
+    tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-2, "atol": 1e-3}
+    torch.testing.assert_close(targets["entropy"], -torch.xlogy(weights, weights).sum(-1), **tolerance)
+    torch.testing.assert_close(targets["received"], weights.sum(-2), **tolerance)
+    torch.testing.assert_close(targets["top_weights"], weights.topk(5).values, **tolerance)
+    torch.testing.assert_close(targets["picture"].sum((-1, -2)), weights.sum((-1, -2)), **tolerance)
+    again = {name: torch.zeros_like(each) for name, each in targets.items()}
+    readable.read(readable.statistics(), again)
+    assert all(torch.equal(again[name], each) for name, each in targets.items())
 
 
 @pytest.mark.parametrize("layer", [nn.MultiHeadAttention, nn.EncoderLayer])

@@ -16,10 +16,8 @@ from regard.engines.cpu.kernels.row_readings import settle_best
 from regard.engines.cpu.program import Program
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.cpu.traversal.traversal import FLOATS
-from regard.engines.kernels import codes
 
 SPARE = 2  # keys that are kept beside those that are wanted
-ORDERED = frozenset({codes.SOFTMAX, codes.PROPORTIONAL, codes.CONIC, codes.SIGMOID})  # a larger score weighs more
 
 
 class Heaviest:

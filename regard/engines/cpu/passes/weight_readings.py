@@ -16,7 +16,7 @@ from regard.engines.cpu.compiled_problem import CpuProblem
 from regard.engines.cpu.kernels.row_readings import spread_lists, sum_tile, weigh_rows
 from regard.engines.cpu.kernels.tile_readings import read_tile
 from regard.engines.cpu.passes.forward import sum_rows
-from regard.engines.cpu.passes.heaviest import ORDERED, Heaviest
+from regard.engines.cpu.passes.heaviest import Heaviest
 from regard.engines.cpu.program import Entry, Program
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.cpu.traversal.by_lists import Lists
@@ -71,7 +71,7 @@ class ReadableCpuProblem(CpuProblem, Readable):
     def finds_heaviest(self) -> bool:
         # Each row is gone through at once, and a larger score weighs more.
         program = self.program
-        ordered = not program.choose and program.rule in ORDERED
+        ordered = not program.choose and program.rule in codes.ORDERED
         return ordered and isinstance(self.way, Tiles) and self.way.parts(program) == 1
 
     def pool_and_find(self, targets: Mapping[str, Tensor], *, values: bool) -> Pooled:

@@ -187,8 +187,8 @@ def choose_listed(
         of_columns = load_line(terms, origins, at, 0, columns, n_keys, STEPS, True, True, False)
         of_tile = tile_terms(terms, of_rows, of_columns, at, row, one, 0, columns, sizes, 1.0, STEPS, False, True)
         scores, allowed = stepped(
-            vector_scores(query, keys, weight, inputs, scale, FORM), (columns < n_keys)[None, :], numbers, of_tile, terms,
-            len(STEPS), STEPS, False, True,
+            vector_scores(query, keys, weight, inputs, scale, FORM), (columns < n_keys)[None, :], numbers, of_tile,
+            terms, len(STEPS), STEPS, False, True,
         )  # fmt: skip
         best = merged(best, ranked(scores, allowed), columns.to(tl.int32)[None, :], False)
     store_best(best, outputs, tl.cast(entry, tl.int64) * n_queries + row + one, one == 0, chosen)

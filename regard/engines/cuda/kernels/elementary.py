@@ -32,6 +32,16 @@ def exp2(x):
 
 
 @triton.jit
+def binary_logarithm(x):
+    """log₂ x to 2⁻²²; −∞ for 0, and NaN below."""
+    if INSTRUCTIONS:
+        x = tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        x = tl.log2(x)
+    return x
+
+
+@triton.jit
 def reciprocal(x):
     """1/x, to one unit in the last place."""
     if INSTRUCTIONS:

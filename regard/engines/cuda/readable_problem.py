@@ -1,0 +1,190 @@
+"""A problem whose weights are read: statistics without values, then one launch for all readings of a block of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from regard.engines.cuda.forward_pass import pool_and_find
+from regard.engines.cuda.launch import Launch
+from regard.engines.cuda.launcher import on_device
+from regard.engines.cuda.program import translate
+from regard.engines.cuda.reading_pass import MOST_KEPT, Place, Sums, facts_to_read, fits, read, weigh
+from regard.engines.kernels.codes import ORDERED
+from regard.engines.kernels.protocol import Compiled, Readable
+from regard.engines.kernels.support import RULES
+from regard.engines.state import Pooled
+from regard.engines.state import Sums as RowSums
+from regard.problem import AttentionProblem
+from regard.tensors import take
+from regard.weights import Statistics
+
+MOST_WEIGHTS = 1 << 24  # that are shown at a time
+SPARE = 2  # keys that are kept beside the heaviest: rounding may swap those that weigh all but the same
+
+
+class ReadableCudaProblem(Readable):
+    """A problem that kernels compute, and its weights.
+
+    Lists of keys are a mask of pairs here: so every weight is at one place, and what keys receive is summed in order.
+
+    Args:
+        compiled: What computes it.
+        bare: What computes its statistics: the same without values.
+        problem: What is read.
+        height: How many rows are read at a time: there is room for the mask of so many.
+        advance: Is told which share of a pass is done.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        bare: Callable[[], Compiled],
+        problem: AttentionProblem,
+        height: int,
+        advance: Callable[[float], None],
+    ) -> None:
+        self._compiled, self._bare, self._height, self._advance = compiled, bare, height, advance
+        self._given, self._problem = problem, replace(problem, dropout=0.0, seed=0).around(problem.form)
+
+    def sums(self) -> RowSums:
+        return self._compiled.sums()
+
+    def pool(self) -> Pooled:
+        pooled = self._compiled.pool()
+        self._advance(1.0)
+        return pooled
+
+    def gradients(
+        self, needed: Sequence[bool], statistics: Statistics, centre: Tensor | None, gradient: Tensor
+    ) -> list[Tensor | None]:
+        return self._compiled.gradients(needed, statistics, centre, gradient)
+
+    def readable(self, advance: Callable[[float], None]) -> Readable:
+        return self._compiled.readable(advance)
+
+    def statistics(self) -> Statistics:
+        found = self._bare().pool().statistics
+        self._advance(1.0)
+        return found
+
+    def takes(self, targets: Mapping[str, Tensor]) -> bool:
+        return fits(targets)
+
+    def read(self, statistics: Statistics, targets: Mapping[str, Tensor]) -> None:
+        grid = self._problem.grid
+        sums = Sums(targets, math.prod(grid.batch_shape))
+        with on_device(grid.device):
+            for rows in self._blocks():
+                launch = self._launch(rows)
+                facts = facts_to_read(launch, _of_rows(statistics, rows))
+                read(launch, facts, targets, sums, Place(rows.start, grid.n_queries))
+                self._advance(len(rows) / grid.n_queries)
+            sums.write()
+
+    @property
+    def finds_heaviest(self) -> bool:
+        # Where rows are taken one block after the other, they are not found beside sums.
+        return self._height >= self._problem.grid.n_queries and RULES[type(self._problem.rule)] in ORDERED
+
+    def pool_and_find(self, targets: Mapping[str, Tensor], *, values: bool) -> Pooled:
+        problem, k = self._given if values else without_values(self._given), targets["top_index"].shape[-1]
+        with on_device(problem.grid.device):
+            output, peaks, totals, scores, columns = pool_and_find(
+                Launch(translate(problem)), min(k + SPARE, MOST_KEPT)
+            )
+        pooled = Pooled(output, (peaks, totals), None)
+        self._advance(1.0)
+        if self._settle(pooled.statistics, scores, columns, targets):
+            self.read(pooled.statistics, {name: targets[name] for name in ("top_weights", "top_index")})
+        return pooled
+
+    def _settle(self, statistics: Statistics, scores: Tensor, columns: Tensor, targets: Mapping[str, Tensor]) -> bool:
+        """Write the heaviest from the best scores; whether what was written may be wrong.
+
+        A larger score has no smaller weight, but for rounding: where a key that was not kept may so belong to the
+        heaviest, weights must be read.
+        """
+        k = targets["top_index"].shape[-1]
+        weights = self._problem.rule.weights(scores, statistics, columns)
+        weights = torch.where(columns < 0, 0, weights)
+        last = weights[..., -1:]
+        # The heaviest first and, of equals, the lowest key.
+        columns, order = torch.where(columns < 0, self._problem.grid.n_keys, columns).sort(-1)
+        weights, order = weights.gather(-1, order).sort(dim=-1, descending=True, stable=True)
+        columns = columns.gather(-1, order)
+        targets["top_weights"].copy_(weights[..., :k])
+        targets["top_index"].copy_(torch.where(weights == 0, -1, columns)[..., :k])
+        least = weights[..., k - 1 : k]
+        below = last + (1e-6 * least + 1e-44) < least
+        return not bool(((last == 0) | below).all())
+
+    def weights(self, statistics: Statistics, rows: range, columns: range) -> Tensor:
+        grid = self._problem.grid
+        shape = *grid.batch_shape, len(rows), len(columns)
+        found = torch.empty(shape, dtype=torch.float32, device=grid.device)
+        with on_device(grid.device):
+            for block in self._blocks():
+                here = range(max(block.start, rows.start), min(block.stop, rows.stop))
+                if here and columns:
+                    launch = self._launch(block)
+                    facts = facts_to_read(launch, _of_rows(statistics, block))
+                    mine = range(here.start - block.start, here.stop - block.start)
+                    weigh(launch, facts, found, mine, columns, Place(here.start - rows.start, len(rows)))
+        return found
+
+    def cuts(self) -> Iterator[tuple[range, range]]:
+        grid = self._problem.grid
+        most = max(MOST_WEIGHTS // math.prod(grid.batch_shape), 1)
+        width = min(grid.n_keys, most)
+        for block in self._blocks():
+            height = max(most // width, 1)
+            for start in range(block.start, block.stop, height):
+                for left in range(0, grid.n_keys, width):
+                    yield (
+                        range(start, min(start + height, block.stop)),
+                        range(left, min(left + width, grid.n_keys)),
+                    )
+
+    def _blocks(self) -> Iterator[range]:
+        n_queries = self._problem.grid.n_queries
+        for start in range(0, n_queries, self._height):
+            yield range(start, min(start + self._height, n_queries))
+
+    def _launch(self, rows: range) -> Launch:
+        """A block of rows; where it is not all of them, whoever asks forgets it before the next."""
+        if len(rows) == self._problem.grid.n_queries:
+            return self._whole
+        from regard.engines.cuda.row_chunks import rows_of
+
+        return Launch(translate(rows_of(self._problem, rows), lists=False))
+
+    @cached_property
+    def _whole(self) -> Launch:
+        return Launch(translate(self._problem, lists=False))
+
+
+def readable_problem(compiled: Compiled, problem: AttentionProblem, advance: Callable[[float], None]) -> Readable:
+    """A problem that kernels compute, however they do, for its weights to be read."""
+    from regard.engines.cuda.cuda_kernels import CudaKernels, rows_to_read
+
+    bare = without_values(problem)
+    return ReadableCudaProblem(compiled, lambda: CudaKernels().compile(bare), problem, rows_to_read(problem), advance)
+
+
+def without_values(problem: AttentionProblem) -> AttentionProblem:
+    """A problem with the same statistics, and a column of zeros for values."""
+    nothing = problem.values.new_zeros(1, 1, requires_grad=False).expand(problem.grid.n_keys, 1)
+    if problem.values.ndim > 2:  # whose batch axes may be nobody else's
+        nothing = nothing.expand(*problem.values.shape[:-2], problem.grid.n_keys, 1)
+    bare = problem.rebuilt((*problem.form.tensors(), nothing))
+    return replace(bare, dropout=0.0, seed=0).around(bare.form)
+
+
+def _of_rows(statistics: Statistics, rows: range) -> Statistics:
+    return tuple(take(each, -2, rows) for each in statistics)
