@@ -10,6 +10,7 @@ from regard.view.drawing import POWER, largest_of, percent, three_digits
 
 WIDE = 400  # of every figure, in the units that its numbers are in
 LEVELS = 32  # colours that the scale is drawn in
+LETTER = 6.4  # how wide a letter is, about
 
 
 def node(name: str, text: str = "", /, *children: Element, **attributes: object) -> Element:
@@ -66,14 +67,14 @@ def bars(
     weights: Sequence[float],
     label: str,
     *,
-    room: float = 92,
     notes: Sequence[str] = (),
     headings: Sequence[str] = (),
     largest: float | None = None,
     tell: Callable[[float], str] = percent,
 ) -> str:
     """A bar for each weight, with its percents; `notes` stand at the right end."""
-    largest = largest or largest_of(weights) or 1.0
+    largest = largest or largest_of(weights)
+    room = 14 + LETTER * max(map(len, names))
     end = 70 if notes else 0
     length = WIDE - room - 52 - end
     parts, y = [], 16.0
@@ -108,7 +109,7 @@ def matrix(
     """Weights as tinted cells with their percents, and the legend; a cell's tooltip has three digits."""
     largest = largest_of(each for row in weights for each in row) or 1.0
     size = min((WIDE - room - 2) / len(columns), most)
-    top = 12 + 6.2 * max(map(len, columns))
+    top = 12 + LETTER * max(map(len, columns))
     parts: list[Element] = []
     for place, column in enumerate(columns):
         x = room + (place + 0.5) * size + 3.5

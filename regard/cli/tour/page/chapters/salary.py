@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from html import escape
 
 from regard.cli.tour.guide import Numbers
 from regard.cli.tour.page.chapter import Chapter, Stops
@@ -23,8 +24,8 @@ def fill(stops: Stops, _: Numbers) -> dict[str, str]:
         "spread": f"{told['std']:,.0f}",
         "bandwidth": f"{bandwidth(told):.3f}",
         "near": f"{sum(weight[key] for key in (3.4, 3.5, 3.6)):.0%}",
-        "low": percent(weight[3.0]),
-        "high": percent(weight[4.0]),
+        "low": escape(percent(weight[3.0])),
+        "high": escape(percent(weight[4.0])),
     }
 
 

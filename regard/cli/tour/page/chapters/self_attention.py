@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import torch
 
 from regard import nn
@@ -45,7 +47,7 @@ def fill(stops: Stops, own: Numbers) -> dict[str, str]:
         "products": " + ".join(f"{_told(q)} · {_bracketed(k)}" for q, k in zip(own["q"], own["k"], strict=True)),
         "entry": _told(own["entry"]),
         "scaled": _told(own["scaled"]),
-        "weight": percent(own["weight"]),
+        "weight": escape(percent(own["weight"])),
         "n": str(shapes["n"]),
         "d": str(shapes["d"]),
         "d_Q": str(shapes["d_Q"]),
