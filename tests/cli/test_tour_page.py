@@ -352,6 +352,67 @@ def test_columns_are_two_on_a_desktop_and_one_on_a_phone(browser: Any, file: Pat
     assert prose["right"] <= figure["left"]
 
 
+def test_paper_is_light_whatever_the_screen_was_and_shows_what_sliders_say(browser: Any, file: Path) -> None:
+    tab = browser.new_page(viewport={"width": 760, "height": 1000})
+    tab.emulate_media(media="print", color_scheme="dark")
+    tab.goto(file.as_uri())
+    colour = "element => getComputedStyle(element).{}"
+    assert tab.locator("body").evaluate(colour.format("backgroundColor")) == "rgb(255, 255, 255)"
+    little = tab.locator("#model-map [data-cell='0,3']").evaluate(colour.format("fill"))
+    assert min(map(int, re.findall(r"\d+", little))) > 200  # on a dark page it would be deep blue
+    assert not tab.locator("nav").is_visible()
+    assert not tab.locator("input").first.is_visible()
+    assert tab.locator("output[data-of='bandwidth']").is_visible()
+    tab.close()
+
+
+def test_scrolling_is_smooth_unless_the_reader_asked_for_less_motion(browser: Any, file: Path) -> None:
+    for motion, behaviour in (("no-preference", "smooth"), ("reduce", "auto")):
+        tab = browser.new_page(reduced_motion=motion)
+        tab.goto(file.as_uri())
+        assert tab.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == behaviour
+        tab.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_on_what_is_behind_it(browser: Any, file: Path, scheme: str) -> None:
+    tab = browser.new_page(color_scheme=scheme)
+    tab.goto(file.as_uri())
+    pairs = [
+        ("ink", "page"),
+        ("quiet", "page"),
+        ("quiet", "panel"),
+        ("ink", "panel"),
+        ("accent", "page"),
+        ("ink", "region"),
+    ]
+    pairs += [(f"on-{part}", part) for part in ("query", "key", "value", "answer")]
+    colours = tab.evaluate(
+        r"""names => Object.fromEntries(names.map(name => {
+            const probe = document.body.appendChild(document.createElement("i"));
+            probe.style.color = `var(--${name})`;
+            return [name, getComputedStyle(probe).color.match(/\d+/g).map(Number)];
+        }))""",
+        sorted({name for pair in pairs for name in pair}),
+    )
+    weak = [pair for pair in pairs if contrast(*(colours[name] for name in pair)) < 4.5]
+    assert weak == []
+    tab.close()
+
+
+def contrast(one: list[int], other: list[int]) -> float:
+    """The ratio of two colours' luminances, as WCAG 2 has it."""
+    lights = sorted(
+        0.05
+        + sum(
+            share * (each / 12.92 if each <= 0.03928 else ((each + 0.055) / 1.055) ** 2.4)
+            for share, each in zip((0.2126, 0.7152, 0.0722), (value / 255 for value in colour), strict=True)
+        )
+        for colour in (one, other)
+    )
+    return lights[1] / lights[0]
+
+
 def test_the_first_paint_comes_within_a_second(browser: Any, file: Path) -> None:
     tab = browser.new_page()
     tab.goto(file.as_uri())

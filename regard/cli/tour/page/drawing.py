@@ -153,16 +153,16 @@ def scale_below(y: float, largest: float, x: float, width: float) -> list[Elemen
 
 
 def power(number: float) -> str:
-    """A number as people write it, small ones by their power of ten.
+    """A number as people write it, small ones by their power of ten, all on one line.
 
     Example:
         >>> power(0.25), power(0.00012)
-        ('0.25', '1.2 · 10⁻⁴')
+        ('0.25', '1.2\xa0·\xa010⁻⁴')
     """
     if number == 0 or number >= 0.01:
         return f"{number:.2g}"
     digits, exponent = f"{number:.1e}".split("e")
-    return f"{digits} · 10⁻" + str(-int(exponent)).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{digits}\u00a0·\u00a010⁻" + str(-int(exponent)).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def _written(value: object) -> str:
