@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import pytest
 import torch
 
+from regard.cli.tour import material
+from regard.cli.tour.page import assembly
 from regard.cli.tour.page.chapters import (
     blank,
     cover,
@@ -129,5 +134,25 @@ def test_every_head_of_the_model_is_there_and_the_first_shown_is_a_head_of_it() 
     weights = torch.tensor(own["weights"])
     assert weights.shape == (6, 12, 14, 14)
     torch.testing.assert_close(weights.sum(-1), torch.ones(6, 12, 14), atol=14 * 5e-5, rtol=0)
+    assert [own["before"], own["after"], own["itself"]] == [
+        int((weights.diagonal(place, -2, -1).mean(-1) > model.MUCH).sum()) for place in (-1, 1, 0)
+    ]
+    assert own["before"] > own["itself"] > 0
     assert 0 <= own["layer"] < 6
     assert 0 <= own["head"] < 12
+
+
+@pytest.mark.parametrize(
+    "chapter", [vectors, blank, heads, learning, model], ids=lambda each: each.__name__.split(".")[-1]
+)
+def test_without_the_text_extra_a_chapter_about_words_says_what_to_install(
+    chapter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material.word_vectors.cache_clear()
+    learning.measure.cache_clear()
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    text, live = assembly._written(chapter.CHAPTER, {name: {} for name in chapter.CHAPTER.needs})
+    assert text.startswith('<p class="skipped">Skipped. ')
+    assert "pip install" in text
+    assert live == {}

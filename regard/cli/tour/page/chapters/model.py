@@ -14,6 +14,7 @@ from regard.cli.tour.page.drawing import matrix
 from regard.text import SentenceEncoder
 
 DIGITS = 4  # of a weight on the page
+MUCH = 0.3  # of a row's weight, on one place
 
 
 def measure() -> Numbers:
@@ -27,7 +28,10 @@ def measure() -> Numbers:
     weights = torch.stack([torch.stack([each.weights for each in layer]) for layer in maps])
     telling = choose_maps(look, None, "telling", None, specials=False).source
     layer, head = (int(word.rstrip(",")) for word in telling.split() if word.rstrip(",").isdigit())
-    return {"weights": weights.round(decimals=DIGITS).tolist(), "layer": layer, "head": head}
+    # How many heads look much at the word before, after, or itself: the mean of a diagonal.
+    places = {"before": -1, "after": 1, "itself": 0}
+    much = {name: int((weights.diagonal(place, -2, -1).mean(-1) > MUCH).sum()) for name, place in places.items()}
+    return {"weights": weights.round(decimals=DIGITS).tolist(), "layer": layer, "head": head, **much}
 
 
 def fill(stops: Stops, own: Numbers) -> dict[str, str]:
@@ -50,6 +54,8 @@ def fill(stops: Stops, own: Numbers) -> dict[str, str]:
         "hidden": f"{told['hidden_share_of_all']:.0%}",
         "layer": str(own["layer"]),
         "head": str(own["head"]),
+        "much": f"{MUCH:.0%}",
+        **{name: str(own[name]) for name in ("before", "after", "itself")},
     }
 
 

@@ -13,7 +13,7 @@ MOST, N_KEYS = 256, 8
 
 
 def measure() -> Numbers:
-    with seeded(12):
+    with seeded(39):
         q, k = torch.randn(MOST, dtype=torch.float64), torch.randn(N_KEYS, MOST, dtype=torch.float64)
     # Three decimals, so that the page is small: the page and the library compute with the same numbers.
     return {"query": q.round(decimals=3).tolist(), "keys": k.round(decimals=3).tolist()}
