@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,10 +31,14 @@ def grades(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def measured_once() -> Iterator[None]:
-    """Let every run of `regard tour` share one measurement of each stop: some take seconds."""
+    """Let every run of `regard tour` share one measurement of each stop and chapter: some take seconds."""
     from regard.cli.tour import stops
+    from regard.cli.tour.page import assembly
+
+    def once(part: Any) -> Any:
+        return dataclasses.replace(part, measure=functools.cache(part.measure))
 
     with pytest.MonkeyPatch.context() as patch:
-        shared = tuple(dataclasses.replace(stop, measure=functools.cache(stop.measure)) for stop in stops.STOPS)
-        patch.setattr(stops, "STOPS", shared)
+        patch.setattr(stops, "STOPS", tuple(once(stop) for stop in stops.STOPS))
+        patch.setattr(assembly, "CHAPTERS", tuple(once(chapter) for chapter in assembly.CHAPTERS))
         yield

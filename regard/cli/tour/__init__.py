@@ -43,9 +43,8 @@ def tour(
         if no_page:
             raise typer.BadParameter(f"--no-page and --output must not stand together: got both, with {output}.")
     # The stops import torch, which takes seconds: not before the command runs.
-    from regard.cli.tour.guide import NARROWEST, WIDTH, farewell, measured, sections, show, welcome
+    from regard.cli.tour.guide import NARROWEST, WIDTH, farewell, measured, show, welcome
     from regard.cli.tour.stops import STOPS
-    from regard.plots import page
 
     numbers = []
     if as_json:
@@ -63,5 +62,8 @@ def tour(
     if output is None and not (no_page or as_json):
         output = PAGE
     if output is not None:
+        # The page has text, figures and numbers of its own besides the stops'.
+        from regard.cli.tour.page import tour_page
+
         with saving(output) as file:
-            save_text(page(sections(STOPS, numbers), "A tour of attention"), file)
+            save_text(tour_page({stop.name: each for stop, each in zip(STOPS, numbers, strict=True)}), file)

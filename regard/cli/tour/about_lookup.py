@@ -7,7 +7,6 @@ from rich.text import Text
 from regard import Database, OneHot
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import MAJORS
-from regard.plots import Picture
 from regard.view.drawing import BAR_COLOUR, bar
 
 
@@ -37,11 +36,6 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     return lines
 
 
-def maps(numbers: Numbers) -> list[Picture]:
-    names = [f"{key}: {value}" for key, value in zip(numbers["keys"], numbers["values"], strict=True)]
-    return [Picture([numbers["weights"]], [numbers["query"]], names)]
-
-
 STOP = Stop(
     name="lookup",
     title="A lookup is attention",
@@ -52,5 +46,4 @@ STOP = Stop(
     code='students = Database.from_dict(MAJORS)\nmajor = students.lookup("John Doe")',
     measure=measure,
     picture=picture,
-    maps=maps,
 )

@@ -10,7 +10,6 @@ from regard.cli.sentence_picture import choose_maps
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, seeded
 from regard.cli.wording import told_apart
-from regard.plots import Picture
 from regard.text import SentenceEncoder
 from regard.view.drawing import BAR_COLOUR, bar, percent
 
@@ -51,16 +50,6 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     return [*lines, "", *(Text(line, style="dim") for line in wrap(told, width))]
 
 
-def maps(numbers: Numbers) -> list[Picture]:
-    note = (
-        f"MiniLM, the average of {numbers['n_layers']} layers and {numbers['n_heads']} heads. "
-        f"{HIDDEN} take {numbers['hidden_share_of_all']:.0%} of the weight; they are left "
-        "out, and the rest of each row is scaled up to 1."
-    )
-    names = numbers["words"]
-    return [Picture(numbers["matrix"], names, names, note=note, selected=names.index(numbers["query"]))]
-
-
 STOP = Stop(
     name="model",
     title="The sentence in a real model",
@@ -71,5 +60,4 @@ STOP = Stop(
     code="encoder = SentenceEncoder.load()\nlook = encoder.look(SENTENCE)",
     measure=measure,
     picture=picture,
-    maps=maps,
 )

@@ -12,8 +12,6 @@ from regard import Causal, Mask, Window, nn
 from regard.cli.tour.character_pictures import spark
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded, sentence_vectors, words
-from regard.cli.wording import told_apart
-from regard.plots import Picture
 from regard.view.drawing import BAR_COLOUR
 
 QUERY = "happy"
@@ -71,13 +69,6 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     return [*lines, "", *wrap(told, width)]
 
 
-def maps(numbers: Numbers) -> list[Picture]:
-    names = [f"{numbers['query']}, seeing {head['scope']}" for head in numbers["heads"]]
-    columns = told_apart(numbers["words"])
-    weights = [head["weights"] for head in numbers["heads"]]
-    return [Picture(weights, names, columns, note="One query in four heads.")]
-
-
 STOP = Stop(
     name="multi_head",
     title="Multi-head attention",
@@ -88,5 +79,4 @@ STOP = Stop(
     code=("layer = nn.MultiHeadAttention(d, len(scopes), mask=scopes)\noutput, _ = layer(X, X, X, need_weights=False)"),
     measure=measure,
     picture=picture,
-    maps=maps,
 )

@@ -7,7 +7,6 @@ from rich.text import Text
 from regard import Database
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import GPAS, SALARIES
-from regard.plots import Picture
 from regard.view.drawing import BAR_COLOUR, bar, percent
 
 
@@ -37,13 +36,6 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     return lines
 
 
-def maps(numbers: Numbers) -> list[Picture]:
-    note = f"{numbers['query']} → {numbers['value']:,.0f} ± {numbers['std']:,.0f}; {numbers['similarity']}"
-    return [
-        Picture([numbers["weights"]], [f"{numbers['query']}"], [f"{key:.1f}" for key in numbers["keys"]], note=note)
-    ]
-
-
 STOP = Stop(
     name="salary",
     title="What salary does a GPA of 3.5 suggest?",
@@ -54,5 +46,4 @@ STOP = Stop(
     code='engineers = Database({"gpa": GPAS}, {"salary": SALARIES})\nanswer = engineers.attend(3.5)',
     measure=measure,
     picture=picture,
-    maps=maps,
 )

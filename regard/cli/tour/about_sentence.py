@@ -9,7 +9,6 @@ from regard.cli.tour.character_pictures import cells, columns_that_fit, scale
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, sentence_vectors, words
 from regard.cli.wording import told_apart
-from regard.plots import Picture
 from regard.view.drawing import BAR_COLOUR, bar, percent
 
 QUERY, RANKED = "happy", 6
@@ -55,11 +54,6 @@ def picture(numbers: Numbers, width: int, colour: bool = True) -> list[Text | st
     return lines
 
 
-def maps(numbers: Numbers) -> list[Picture]:
-    names = numbers["words"]
-    return [Picture(numbers["matrix"], names, names, selected=names.index(numbers["query"]))]
-
-
 STOP = Stop(
     name="sentence",
     title="A sentence attends to itself",
@@ -72,5 +66,4 @@ STOP = Stop(
     measure=measure,
     picture=picture,
     has_matrix=True,
-    maps=maps,
 )

@@ -14,8 +14,6 @@ from regard import nn
 from regard.cli.tour.character_pictures import cells, columns_that_fit, scale
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import one_thread, seeded
-from regard.cli.wording import told_apart
-from regard.plots import Picture
 
 # English to Spanish: a noun with its article, an adjective in both genders.
 ANIMALS = {"dog": ("el", "perro"), "cat": ("el", "gato"), "cow": ("la", "vaca"), "hen": ("la", "gallina")}
@@ -121,12 +119,6 @@ def _told(numbers: Numbers) -> str:
     )
 
 
-def maps(numbers: Numbers) -> list[Picture]:
-    note = f"Rows are what it writes, columns what it reads.\n{_told(numbers)}"
-    rows, columns = told_apart(numbers["written"]), told_apart(numbers["source"])
-    return [Picture(numbers["matrix"], rows, columns, note=note, selected=0)]
-
-
 STOP = Stop(
     name="transformer",
     title="A Transformer translates",
@@ -142,5 +134,4 @@ STOP = Stop(
     measure=measure,
     picture=picture,
     has_matrix=True,
-    maps=maps,
 )

@@ -13,7 +13,6 @@ from regard.cli.tour.character_pictures import spark
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded, sentence_vectors, words
 from regard.cli.wording import told_apart
-from regard.plots import Picture
 from regard.view.drawing import BAR_COLOUR
 
 WRITTEN = ["the", "dog", "was", "happy"]  # what a decoder might have written so far
@@ -98,14 +97,6 @@ def picture(numbers: Numbers, width: int) -> list[Text | str]:
     return lines
 
 
-def maps(numbers: Numbers) -> list[Picture]:
-    rows, columns = numbers["written"], numbers["words"]
-    measured = "\n".join(f"{part}: {text}" for part, text in _told(numbers).items())
-    causal = f"{measured}\nThe decoder's self-attention: no word attends to a later one. Averages of the heads."
-    cross = "The decoder's cross-attention: rows are what is written, columns what was read."
-    return [Picture(numbers["itself"], rows, rows, note=causal), Picture(numbers["read"], rows, columns, note=cross)]
-
-
 STOP = Stop(
     name="parts",
     title="What a Transformer is made of",
@@ -118,5 +109,4 @@ STOP = Stop(
     code="y = encoder(place(X))\ndecoder(place(written), y, mask=Causal())",
     measure=measure,
     picture=picture,
-    maps=maps,
 )

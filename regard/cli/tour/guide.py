@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rich.text import Text
 
 from regard.cli.console import HEADING
 from regard.errors import CheckpointError, MissingDependency
-from regard.plots import Picture
 
 WIDTH = 80  # The widest page; the pictures have room for themselves down to NARROWEST.
 NARROWEST = 40
@@ -26,8 +25,8 @@ class Stop:
     """One stop: `measure` computes its numbers with regard's public functions, `picture` draws them and nothing else.
 
     `text` may name numbers in braces, as in a format string; `code` is a line of `measure` itself; `picture` is told
-    how many columns it may take and, if it `has_matrix`, whether there is colour; `maps` are the weights that the page
-    shows, which shows the picture if there are none.
+    how many columns it may take and, if it `has_matrix`, whether there is colour. The page draws the same numbers in
+    figures of its own.
     """
 
     name: str
@@ -36,7 +35,6 @@ class Stop:
     code: str
     measure: Callable[[], Numbers]
     picture: Callable[..., Sequence[Text | str]]
-    maps: Callable[[Numbers], Sequence[Picture]] = lambda _: ()
     has_matrix: bool = False
 
 
@@ -84,26 +82,6 @@ def farewell(width: int) -> Text:
     )
 
 
-def sections(stops: Sequence[Stop], numbers: Sequence[Numbers]) -> list[Picture]:
-    """What the page shows: every stop with its number, title, text and code, and its weights, or what it draws."""
-    found = []
-    for place, (stop, each) in enumerate(zip(stops, numbers, strict=True), start=1):
-        title = f"{place}  {stop.title}"
-        if "skipped" in each:
-            found.append(Picture(title=title, note=f"Skipped. {each['skipped']}"))
-            continue
-        code = "\n".join(f">>> {line}" for line in stop.code.splitlines())
-        pictures = list(stop.maps(each))
-        if not pictures:
-            drawn = "\n".join(_indented(line, "").plain for line in stop.picture(each, WIDTH))
-            pictures, code = [Picture()], f"{drawn}\n\n{code}"
-        text = _in_one_line(stop.text.format_map(each))
-        pictures[0] = replace(pictures[0], title=title, note=f"{text}\n{pictures[0].note}".strip())
-        pictures[-1] = replace(pictures[-1], printed=code)
-        found += pictures
-    return found
-
-
 def _wrapped(text: str, width: int) -> str:
     # A line may not break around an operator: a formula is read in one piece.
     glued = re.sub(r" ([=×/−]) ", "\u00a0\\1\u00a0", _in_one_line(text))
@@ -115,10 +93,10 @@ def _in_one_line(text: str) -> str:
     return re.sub(r"\s+", " ", text.strip())
 
 
-def _indented(line: Text | str, indent: str = INDENT) -> Text:
+def _indented(line: Text | str) -> Text:
     rows = (line if isinstance(line, Text) else Text(line)).split("\n", allow_blank=True)
     for row in rows:
         ends = [span.style for span in row.spans if span.end == len(row)]
         if not any(getattr(style, "bgcolor", None) for style in ends):  # the blanks of a tinted cell stay
             row.rstrip()
-    return Text("\n").join(Text(indent) + row if row else row for row in rows)
+    return Text("\n").join(Text(INDENT) + row if row else row for row in rows)
