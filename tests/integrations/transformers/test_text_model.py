@@ -11,6 +11,7 @@ from benchmarks.tiny_checkpoints import KINDS, TEXT, save_tiny
 from regard.errors import CheckpointError, OptionError, ShapeError
 from regard.integrations.transformers import TextModel
 from regard.integrations.transformers.text_model import name_of
+from regard.testing import AllocationTrap
 from regard.text import SentenceEncoder, by_words
 
 WORDS = TEXT.replace(",", " ,").replace(" it.", " it .").split()
@@ -179,6 +180,15 @@ def test_layers_that_are_one_module_called_again_are_told_apart(tmp_path, folder
     look = TextModel.load(folder).look("the dog")
     assert look.n_layers == 3
     assert not torch.equal(look.weights(0), look.weights(2))
+
+
+def test_a_row_of_a_long_text_takes_no_n_times_m(models, monkeypatch):
+    monkeypatch.setattr("regard.text.look.STRIP", 1 << 16)
+    model, n = models["llama"], 1000
+    monkeypatch.setattr(model.model.config, "max_position_embeddings", 5 * n)
+    with AllocationTrap(n * n):
+        look = model.look("dog " * n)
+        assert look.rows([5], layer=1).shape == (1, n + 1)
 
 
 # What is refused ------------------------------------------------------------------------------------------------------
