@@ -60,9 +60,7 @@ class Distances(Reader[tuple[Tensor, Tensor]]):
         self.far, self.all = (torch.zeros(grid.batch_shape, dtype=torch.float64, device=grid.device) for _ in range(2))
 
     def absorb(self, weights: Tensor, rows: range, columns: range) -> None:
-        first, second = (torch.arange(each.start, each.stop, device=weights.device) for each in (rows, columns))
-        distances = (first[:, None] - second).abs().to(weights.dtype)
-        far, mass = (weights * distances).sum(-1), weights.sum(-1)
+        far, mass = _far_and_all(weights, rows, columns)
         if self.counted is not None:
             counted = self.counted[..., rows.start : rows.stop].to(weights.dtype)
             far, mass = far * counted, mass * counted
@@ -71,3 +69,16 @@ class Distances(Reader[tuple[Tensor, Tensor]]):
 
     def result(self) -> tuple[Tensor, Tensor]:
         return self.far, self.all
+
+
+def _far_and_all(weights: Tensor, rows: range, columns: range) -> tuple[Tensor, Tensor]:
+    """(Σ α |q − k|, Σ α) over the keys of a tile, each `(*batch_shape, rows)`."""
+    queries, keys = (torch.arange(each.start, each.stop, device=weights.device) for each in (rows, columns))
+    before, behind = columns.stop - 1 <= rows.start, columns.start >= rows.stop - 1
+    if not before and not behind:
+        return (weights * (queries[:, None] - keys).abs().to(weights.dtype)).sum(-1), weights.sum(-1)
+    # All keys are on one side: to the nearest of them, and from there on; neither is below 0, so that nothing cancels.
+    nearest = columns.stop - 1 if before else columns.start
+    from_there = torch.stack([(keys - nearest).abs(), torch.ones_like(keys)], -1).to(weights.dtype)
+    far, mass = (weights @ from_there).unbind(-1)
+    return far + (queries - nearest).abs().to(weights.dtype) * mass, mass

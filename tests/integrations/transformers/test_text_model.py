@@ -224,6 +224,17 @@ def test_a_folder_without_a_tokenizer(kind, folders, tmp_path):
         TextModel.load(folder)
 
 
+def test_attention_that_would_be_random_is_refused(folders, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(folders["bert"], tmp_path / "bert")
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    save_file({f"other.{name}": weight for name, weight in weights.items()}, file, {"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"none for encoder.layer.0.attention.self.key.bias and 17 more, which"):
+        TextModel.load(folder)
+
+
 def test_a_tokenizer_of_another_model(folders, tmp_path):
     folder = shutil.copytree(folders["bert"], tmp_path / "bert")
     for file in folders["llama"].glob("*token*"):
