@@ -321,7 +321,10 @@ class TextModel:
             )
 
     def _check_vocabulary(self, folder: Path) -> None:
-        size = int(self.model.get_input_embeddings().weight.shape[0])
+        try:
+            size = int(self.model.get_input_embeddings().weight.shape[0])
+        except (AttributeError, NotImplementedError):  # of a model that makes its vectors in another way
+            return
         highest = max([*self.tokenizer.get_vocab().values(), *self.tokenizer.all_special_ids], default=-1)
         used = max(self.tokenizer("a")["input_ids"], default=-1)
         if used >= size:

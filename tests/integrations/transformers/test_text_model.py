@@ -90,6 +90,17 @@ def test_pieces_apart_are_words_of_their_own(models):
     assert (apart.special[0], apart.special[-1]) == (True, True)
 
 
+def test_a_tokenizer_that_does_not_say_where_pieces_stand(tmp_path):
+    size = {"d_model": 32, "num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 64, "decoder_start_token_id": 0}
+    transformers.T5ForConditionalGeneration(transformers.T5Config(vocab_size=384, **size)).save_pretrained(tmp_path)
+    transformers.ByT5Tokenizer().save_pretrained(tmp_path)
+    model = TextModel.load(tmp_path)
+    assert not model.tokenizer.is_fast
+    look = model.look("the 🐶 didn't bark", "encoder")
+    assert look.words == ["the", "🐶", "didn't", "bark", "</s>"]
+    assert len(look.pieces) == len("the 🐶 didn't bark".encode()) + 1
+
+
 def test_unknown_words_are_named_with_the_piece_that_stands_for_them(models):
     pieces = models["t5"].pieces("the 🦄 dog")
     assert pieces.unknown == ["", "🦄", "", ""]
