@@ -67,7 +67,7 @@ _HOMES = {
 }
 
 _SUBMODULES = frozenset(
-    {"database", "engines", "errors", "masks", "nn", "plots", "scores", "testing", "text", "weights"}
+    {"analysis", "database", "engines", "errors", "masks", "nn", "plots", "scores", "testing", "text", "weights"}
 )
 
 __all__ = list(_HOMES)

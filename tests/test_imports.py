@@ -29,7 +29,8 @@ LAYERS = [
     ["attention"],
     ["database", "distributed", "nn"],
     ["__init__"],  # the public names, imported on use
-    ["estimators", "integrations", "plots", "testing", "text"],
+    ["analysis", "estimators", "plots", "testing", "text"],
+    ["integrations"],  # models with tokenizers, whose texts are seen as those of regard.text
     ["cli", "web"],
     ["__main__"],
 ]

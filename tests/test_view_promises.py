@@ -230,12 +230,6 @@ def test_a_large_repr_is_pooled_and_shows_the_first_batch_entry():
     assert "of batch entry (0, 0), each the largest of about 20 × 4; █ is " in lines[9]
 
 
-def test_a_notebook_gets_the_same_as_html_with_its_signs_escaped():
-    view = weigh(drawn(), drawn(), drawn())
-    assert view._repr_html_().startswith("<pre>WeightsView of convex weights")
-    assert view._repr_html_().endswith("</pre>")
-
-
 def test_shades_show_the_size_of_weights_and_nothing_for_zero():
     values = torch.tensor([[0.0], [0.01], [0.1], [0.3], [0.6], [1.0]])
     view = weigh(torch.ones(1, 1), values, values, score=Dot(), weights=regard.Raw())

@@ -84,4 +84,25 @@ INTEGRATIONS = (
         "new._parameters.update({name: nn.Parameter(each.clone()) for name, each in old.named_parameters()})",
         ("tests/nn/test_conversion.py",),
     ),
+    Mutant(
+        "rows of cross-attention are what their step writes",
+        "regard/integrations/transformers/text_model.py",
+        "queries, keys = self._of_numbers(written[1:]), source",
+        "queries, keys = self._of_numbers(written[:-1]), source",
+        (f"{_TESTS}/test_text_model.py -k step_writes",),
+    ),
+    Mutant(
+        "words end at blanks, whatever the tokenizer",
+        "regard/text/pieces.py",
+        "return any(map(str.isspace, text[end:first])) or (",
+        "return (",
+        (f"{_TESTS}/test_text_model.py -k reader_takes",),
+    ),
+    Mutant(
+        "attention of random weights is not shown",
+        "regard/integrations/transformers/text_model.py",
+        "_check_weights(model, missing, folder)\n            tokenizer",
+        "tokenizer",
+        (f"{_TESTS}/test_text_model.py -k random",),
+    ),
 )

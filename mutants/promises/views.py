@@ -82,4 +82,32 @@ VIEWS = (
         "    if True:",
         ("tests/test_partials.py -k queries_broadcast",),
     ),
+    Mutant(
+        "rollout divides the rows of A + I by their sums",
+        "regard/analysis.py",
+        "/ (1 + total)",
+        "/ 2",
+        ("tests/test_analysis.py -k stays",),
+    ),
+    Mutant(
+        "importance is of each text before it is averaged",
+        "regard/analysis.py",
+        "(own * slope).sum((-2, -1)).abs()",
+        "(own * slope).sum((-2, -1)).sum(0, keepdim=True).abs()",
+        ("tests/test_analysis.py -k paper",),
+    ),
+    Mutant(
+        "distances count on both sides of the diagonal",
+        "regard/view/weighted.py",
+        "nearest = columns.stop - 1 if before else columns.start",
+        "nearest = columns.stop - 1",
+        ("tests/test_analysis.py -k dense_weights",),
+    ),
+    Mutant(
+        "a notebook's picture takes no more weights than it may",
+        "regard/view/html.py",
+        "or math.prod(view.shape) > MOST_PAIRS:",
+        "or False:",
+        ("tests/test_notebook_pictures.py -k long",),
+    ),
 )

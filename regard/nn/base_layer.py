@@ -12,6 +12,7 @@ from regard.engines.reference import define_weights, dropout_factors
 from regard.errors import OptionError
 from regard.masks import Mask, PerHead
 from regard.modes import is_tracing
+from regard.nn.pooled_outputs import show_pooled
 from regard.nn.recording import attend_and_tell, note
 from regard.planner import choose
 from regard.problem import make_problem
@@ -97,7 +98,9 @@ class AttentionLayer(nn.Module):
         """
         options = self._options(queries, mask, bias)
         wanting = note(self, self, queries, keys, options)
-        return attend_and_tell(wanting, queries, keys, values, options, self._dropped())
+        pooled = attend_and_tell(wanting, queries, keys, values, options, self._dropped())
+        show_pooled(self, pooled, self.heads_of)
+        return pooled
 
     def view(
         self, queries: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | None = None, bias: Tensor | None = None
@@ -113,7 +116,9 @@ class AttentionLayer(nn.Module):
         """What `pool` gives, and the n × m weights as a tensor, those that dropout left; arguments as `pool`."""
         options = self._options(queries, mask, bias)
         note(self, self, queries, keys, options)
-        return pool_and_weigh(queries, keys, values, **options, dropout=self._dropped())
+        pooled, dense = pool_and_weigh(queries, keys, values, **options, dropout=self._dropped())
+        show_pooled(self, pooled, self.heads_of)
+        return pooled, dense
 
     def own_mask(self) -> Mask | None:
         """The layer's mask, over all keys that its calls have."""
@@ -122,6 +127,10 @@ class AttentionLayer(nn.Module):
     def by_head(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys as a recording keeps them: with the batch axes that weights are read with."""
         return queries, keys
+
+    def heads_of(self, pooled: Tensor) -> Tensor:
+        """What `pool` gives as `(batch, heads, n_queries, value_dim)`: of one head, unless a layer has several."""
+        return pooled.reshape(-1, 1, *pooled.shape[-2:])
 
     def blanks(self, batch: int, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:
         """Queries and keys of zeros that take no memory, in the sizes that a call would have: to tell what it keeps."""

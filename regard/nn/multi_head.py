@@ -339,8 +339,7 @@ class MultiHeadAttention(ProjectedHeads):
 
     def _restore(self, pooled: Tensor, batched: bool) -> Tensor:
         """The heads' outputs side by side, projected, in the layout that came in."""
-        pooled = pooled if pooled.ndim == 4 else pooled.flatten(1, 2)  # heads that share keys have an axis of their own
-        output: Tensor = self.out_proj(pooled.transpose(1, 2).flatten(2))
+        output: Tensor = self.out_proj(self.heads_of(pooled).transpose(1, 2).flatten(2))
         if not batched:
             return output.squeeze(0)
         return output if self.batch_first else output.transpose(0, 1)
@@ -349,6 +348,9 @@ class MultiHeadAttention(ProjectedHeads):
         if queries.ndim == 4:
             return queries, keys
         return queries.flatten(1, 2), keys.expand(-1, -1, queries.shape[2], -1, -1).flatten(1, 2)
+
+    def heads_of(self, pooled: Tensor) -> Tensor:
+        return pooled if pooled.ndim == 4 else pooled.flatten(1, 2)  # heads that share keys have an axis of their own
 
     def blanks(self, batch: int, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:
         queries, keys = (

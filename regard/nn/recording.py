@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import math
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
@@ -24,6 +25,7 @@ from regard.nn.recorded_slices import of_heads, part_of_mask, places_of
 from regard.planner import choose
 from regard.problem import AttentionProblem, make_problem
 from regard.scores.form import DotForm, Form
+from regard.view.html import picture_of_recording
 from regard.view.readings import Top, TopWeights
 from regard.view.versions import Versions
 from regard.view.weights_view import WeightsView
@@ -207,6 +209,14 @@ class Recording:
 
     def __repr__(self) -> str:
         return f"<Recording of {len(self.layers)} layers: {len(self)} calls, {self.bytes:,} bytes>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a small map of each head of each call."""
+        title = f"Recording of {len(self.layers)} layers: {len(self)} calls, {self.bytes:,} bytes"
+        if any(view._versions.changed is not None or view._problem.queries.is_meta for _, view in self):
+            return f"<pre>{html.escape(repr(self))}</pre>"  # nothing to read, or not what was recorded
+        numbers = dict(zip(self.layers, self.numbers, strict=True))
+        return picture_of_recording([(name, numbers[name], view) for name, view in self], title)
 
     def _take(
         self, owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]

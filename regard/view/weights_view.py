@@ -25,6 +25,7 @@ from regard.tensors import without_autocast
 from regard.view.differentiable import track
 from regard.view.drawing import draw
 from regard.view.few_weights import FewWeights, are_few
+from regard.view.html import picture_of_view
 from regard.view.passes import Passes
 from regard.view.readings import Entropy, Map, Pool, Reader, Received, Top, TopWeights, WeightTotals, as_integer
 from regard.view.versions import Versions, held
@@ -306,12 +307,17 @@ class WeightsView:
 
     # How it looks ---------------------------------------------------------------------------------------------------
 
-    def __repr__(self) -> str:
+    @property
+    def _title(self) -> str:
         problem = self._problem
-        lines = [
+        return (
             f"WeightsView of {self.kind} weights, {' × '.join(map(str, self.shape))}: "
             f"{type(problem.score).__name__} under {type(problem.rule).__name__}"
-        ]
+        )
+
+    def __repr__(self) -> str:
+        problem = self._problem
+        lines = [self._title]
         if self._versions.changed is not None:
             lines.append(f"  (expired: {self._versions.changed} was changed in place)")
         elif not problem.queries.is_meta:  # which has no numbers to draw
@@ -319,7 +325,9 @@ class WeightsView:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        if self._versions.changed is not None or self._problem.queries.is_meta:
+            return f"<pre>{html.escape(repr(self))}</pre>"
+        return picture_of_view(self, self._title)
 
 
 @dataclass(frozen=True)

@@ -20,5 +20,6 @@ from __future__ import annotations
 import regard.integrations.transformers.registration  # noqa: F401  what registers
 from regard.integrations.transformers.loading import load
 from regard.integrations.transformers.replacing import replace, restore
+from regard.integrations.transformers.text_model import TextModel
 
-__all__ = ["load", "replace", "restore"]
+__all__ = ["TextModel", "load", "replace", "restore"]

@@ -18,6 +18,7 @@ from regard.integrations.transformers.replacing import UNKNOWN, Replacement, Unk
 from regard.masks import Allowed, Causal, KeyMask, Mask, Selected
 from regard.modes import is_tracing
 from regard.nn.base_layer import pool_and_weigh
+from regard.nn.pooled_outputs import show_pooled
 from regard.nn.recording import attend_and_tell, is_recorded, note
 from regard.scores import Bias, ScaledDot, Score, SoftCap
 from regard.weights import Softmax, Weights
@@ -84,11 +85,13 @@ def attention_forward(
     if wants_weights:
         keys, values = call.for_each_head(key), call.for_each_head(value)
         pooled, weights = pool_and_weigh(query, keys, values, **call.options(sharing=1), dropout=dropped)
+        show_pooled(module, pooled, _as_it_is)
         return pooled.transpose(1, 2).contiguous(), weights
     queries, keys, values, options = call.arguments()
     pooled = attend_and_tell(wanting, queries, keys, values, options, dropped)
     # Heads that share keys have an axis of their own, or are rows: in memory they follow each other in either case.
     pooled = pooled.reshape(*query.shape[:-1], value.shape[-1])
+    show_pooled(module, pooled, _as_it_is)
     return pooled.transpose(1, 2).contiguous(), None
 
 
@@ -203,6 +206,11 @@ class Call:
             parts.append(self.replacement.mask_on(self.queries.device, self.align))
         masks = [each for each in parts if each is not None]
         return None if not masks else masks[0] if len(masks) == 1 else _all_of(masks)
+
+
+def _as_it_is(pooled: Tensor) -> Tensor:
+    """What heads pool is `(batch, heads, n_queries, value_dim)` already."""
+    return pooled
 
 
 def _align_of(mask: Any, n_queries: int, n_keys: int) -> Align | Unknown:

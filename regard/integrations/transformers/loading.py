@@ -44,6 +44,13 @@ def load(path: str | os.PathLike[str], *, kind: Any = None, pickles: bool = Fals
         >>> load(folder).config._attn_implementation
         'regard'
     """
+    return load_and_tell(path, kind, pickles, options)[0]
+
+
+def load_and_tell(
+    path: str | os.PathLike[str], kind: Any, pickles: bool, options: dict[str, Any]
+) -> tuple[nn.Module, list[str]]:
+    """What `load` gives, and the names of weights that the checkpoint does not have: they are random."""
     import transformers
 
     for name in OURS & options.keys():
@@ -56,9 +63,10 @@ def load(path: str | os.PathLike[str], *, kind: Any = None, pickles: bool = Fals
     config = _read_json(folder / "config.json")
     _check_code(folder, config, options)
     _check_weights(folder, pickles)
-    options |= {"attn_implementation": IMPLEMENTATION, "local_files_only": True}
+    options = options | {"attn_implementation": IMPLEMENTATION, "local_files_only": True, "output_loading_info": True}
+    model: nn.Module
     try:
-        model: nn.Module = kind.from_pretrained(str(folder), use_safetensors=None if pickles else True, **options)
+        model, told = kind.from_pretrained(str(folder), use_safetensors=None if pickles else True, **options)
     except ImportError as error:
         raise MissingDependency(f"{folder} must have what transformers loads it with: {error}") from error
     except Exception as error:  # what files say may end anywhere in transformers
@@ -72,7 +80,7 @@ def load(path: str | os.PathLike[str], *, kind: Any = None, pickles: bool = Fals
             f"{folder} must hold a model that follows transformers' AttentionInterface: {type(model).__name__} does "
             f"not, and its attention would not be regard's. docs/architectures.md lists those that do."
         )
-    return model
+    return model, sorted(told["missing_keys"])
 
 
 def _check_folder(folder: Path) -> None:
