@@ -30,14 +30,14 @@ def constants_first(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[:1].isupper() else 2), name
 
 
-@pytest.mark.parametrize("package", ["regard", *PACKAGES])
+@pytest.mark.parametrize("package", ["regard", "regard.analysis", *PACKAGES])
 def test_all_is_sorted_and_names_nothing_twice(package):
     names = list(importlib.import_module(package).__all__)
     assert names in (sorted(names), sorted(names, key=constants_first))
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("package", ["regard", *PACKAGES])
+@pytest.mark.parametrize("package", ["regard", "regard.analysis", *PACKAGES])
 def test_every_name_in_all_is_there(package):
     module = importlib.import_module(package)
     for name in module.__all__:

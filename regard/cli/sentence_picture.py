@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.text import Look, Pieces
 
 MOST_UNKNOWN = 8  # that are named
+FEW_WEIGHTS = 1 << 20
 MOST_WEIGHTS = 1 << 26  # among the words of one picture: 8,192 × 8,192
 
 
@@ -140,7 +141,9 @@ class Seen:
 
     def _of(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Weights, and shares of hidden keys, of some queries."""
-        if "_whole" in self.__dict__ and len(places) < len(self.rows):
+        # Where the whole is there or cheap, a row is one of it: to the last digit the same, whichever is asked first.
+        few = len(self.rows) * len(self.columns) <= min(FEW_WEIGHTS, MOST_WEIGHTS)
+        if len(places) < len(self.rows) and (few or "_whole" in self.__dict__):
             return self._whole[0][list(places)], self._whole[1][list(places)]
         weights = self.look.rows([self.rows[place] for place in places], self.layer, self.head)
         if not self.hidden:
