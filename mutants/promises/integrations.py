@@ -65,7 +65,7 @@ INTEGRATIONS = (
     ),
     Mutant(
         "Python of a checkpoint runs only when somebody asks for it",
-        "regard/integrations/transformers/loading.py",
+        "regard/integrations/transformers/checkpoint_folder.py",
         'if options.get("trust_remote_code") is None:',
         "if False:",
         (f"{_TESTS}/test_loading.py -k only_when_asked",),
