@@ -429,7 +429,7 @@ def _tell(
 def attend_and_tell(
     wanting: Sequence[_Kept], queries: Tensor, keys: Tensor, values: Tensor, options: dict[str, Any], dropout: float
 ) -> Tensor:
-    """What `regard.attend` gives; the heaviest weights to those who want them, in one pass where nothing has a gradient.
+    """What `regard.attend` gives; the heaviest weights to who wants them, in one pass where nothing has a gradient.
 
     Args:
         wanting: As `note` gave them.
