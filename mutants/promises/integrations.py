@@ -58,9 +58,9 @@ INTEGRATIONS = (
     ),
     Mutant(
         "pickles are read only when somebody asks for it",
-        "regard/integrations/transformers/loading.py",
-        "use_safetensors=None if pickles else True",
-        "use_safetensors=None",
+        "regard/integrations/transformers/checkpoint_folder.py",
+        "WEIGHTS[: 1 + pickles]",
+        "WEIGHTS",
         (f"{_TESTS}/test_loading.py -k not_read",),
     ),
     Mutant(
@@ -69,6 +69,34 @@ INTEGRATIONS = (
         'if options.get("trust_remote_code") is None:',
         "if False:",
         (f"{_TESTS}/test_loading.py -k only_when_asked",),
+    ),
+    Mutant(
+        "what a checkpoint says of its attention gives way to regard",
+        "regard/integrations/transformers/loading.py",
+        'dict.fromkeys(("attn_implementation", "_attn_implementation"), IMPLEMENTATION)',
+        '{"attn_implementation": IMPLEMENTATION}',
+        (f"{_TESTS}/test_loading.py -k whatever",),
+    ),
+    Mutant(
+        "random weights are not handed back",
+        "regard/integrations/transformers/loading.py",
+        "    _check_loaded(folder, model, info)\n",
+        "",
+        (f"{_TESTS}/test_loading.py -k random",),
+    ),
+    Mutant(
+        "an index does not lead out of its folder",
+        "regard/integrations/transformers/checkpoint_folder.py",
+        "is_relative_to(inside)",
+        "is_absolute()",
+        (f"{_TESTS}/test_loading.py -k lead_out",),
+    ),
+    Mutant(
+        "a recording leaves what a gradient needs as it is",
+        "regard/nn/recording.py",
+        "if torch.is_grad_enabled() or dropout else None",
+        "if dropout else None",
+        ("tests/nn/test_recording.py -k checkpointing_may",),
     ),
     Mutant(
         "a layer's name is whole",
