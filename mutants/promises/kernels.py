@@ -47,6 +47,27 @@ KERNELS = (
     rule("Uniform", "UNIFORM"),
     rule("Sparsemax", "ENTMAX"),
     Mutant(
+        "torch has its cores back after a reading",
+        "regard/engines/torch_internals.py",
+        "        set_threads(before)",
+        "        pass",
+        ("tests/engines/cpu/test_thread_pool.py -k undisturbed",),
+    ),
+    Mutant(
+        "calls have all cores while torch has one",
+        "regard/engines/cpu/runtime/thread_pool.py",
+        "    _inside.threads = count()",
+        "    _inside.threads = 1",
+        ("tests/engines/cpu/test_thread_pool.py -k undisturbed",),
+    ),
+    Mutant(
+        "what torch does for a reading has all cores",
+        "regard/view/passes.py",
+        'compiled = self.__dict__.get("_compiled")',
+        "compiled = None",
+        ("tests/engines/cpu/test_thread_pool.py -k all_cores",),
+    ),
+    Mutant(
         "the step Cap of kernels",
         ROWS,
         "row[j] = number * tangent(row[j] * inverse)",

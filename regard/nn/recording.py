@@ -26,7 +26,7 @@ from regard.planner import choose
 from regard.problem import AttentionProblem, make_problem
 from regard.scores.form import DotForm, Form
 from regard.view.html import picture_of_recording
-from regard.view.readings import Top, TopWeights
+from regard.view.readings import Top, as_integer
 from regard.view.versions import Versions
 from regard.view.weights_view import WeightsView
 
@@ -107,7 +107,7 @@ class Recording:
         self._heads = None if heads is None else list(_several("heads", heads))
         self._rows = rows if rows is None or isinstance(rows, slice) else list(_several("rows", rows))
         self.budget = budget
-        self._top = 0 if top is None else TopWeights(top).k
+        self._top = 0 if top is None else _number_of_keys(top)
         self.bytes = 0
         self._kept: dict[str, list[_Kept]] = {name: [] for name in self._modules}
         self._calls: list[tuple[str, _Kept]] = []
@@ -308,14 +308,17 @@ class _Wanted:
     heads: list[int] | None
     rows: list[int] | slice | None
 
-    def of(self, found: Top) -> Top:
-        """Of those of every row and head; copies, since others may be handed the same."""
+    def of(self, found: Top) -> Top | None:
+        """Of those of every row and head; copies, since others may be handed the same. None where it has others."""
+        if math.prod(found.indices.shape[:-1]) != math.prod(self.shape):  # values have batch axes of their own
+            return None
         return Top(*(self._part(each[..., : self.k]).clone() for each in found))
 
     def _part(self, tensor: Tensor) -> Tensor:
         tensor = tensor.reshape(*self.shape, tensor.shape[-1])
-        tensor = tensor if self.heads is None else tensor[..., self.heads, :, :]
-        return tensor if self.rows is None else tensor[..., self.rows, :]
+        if self.heads is not None:
+            tensor = tensor[..., [head % tensor.shape[-3] for head in self.heads], :, :]
+        return tensor if self.rows is None else tensor[..., places_of(self.rows, tensor.shape[-2]), :]
 
 
 class _Kept:
@@ -436,7 +439,7 @@ def _tell(
 def attend_and_tell(
     wanting: Sequence[_Kept], queries: Tensor, keys: Tensor, values: Tensor, options: dict[str, Any], dropout: float
 ) -> Tensor:
-    """What `regard.attend` gives, and the heaviest weights to those who want them: in one pass where that can be.
+    """What `regard.attend` gives; the heaviest weights to who wants them, in one pass where nothing has a gradient.
 
     Args:
         wanting: As `note` gave them.
@@ -446,18 +449,30 @@ def attend_and_tell(
     """
     if not wanting or is_tracing():
         return attend(queries, keys, values, **options, dropout=dropout)
-    view = weigh(queries, keys, values, **options, dropout=dropout)
-    found = view.collect(top=max(each.wanted.k for each in wanting if each.wanted is not None), output=True).top
-    assert found is not None
-    for each in wanting:
-        each.tell(found)
-    return view.output
+    k = max(each.wanted.k for each in wanting if each.wanted is not None)
+    # What a gradient needs of the output is the same whether a recording is open or not: checkpointing compares it.
+    output = attend(queries, keys, values, **options, dropout=dropout) if torch.is_grad_enabled() or dropout else None
+    with torch.no_grad():
+        # Without dropout: weights are read before it, and it would draw random numbers again.
+        view = weigh(queries.detach(), keys.detach(), values.detach(), **options)
+        found = view.collect(top=k, output=output is None).top
+        assert found is not None
+        for each in wanting:
+            each.tell(found)
+        return view.output if output is None else output
 
 
 def _without(recordings: tuple[Recording, ...], closed: Recording) -> tuple[Recording, ...]:
     """The recordings without the last mention of one."""
     places = [place for place, each in enumerate(recordings) if each is closed]
     return recordings if not places else (*recordings[: places[-1]], *recordings[places[-1] + 1 :])
+
+
+def _number_of_keys(top: Any) -> int:
+    number = as_integer(top)
+    if number is None or number < 1:
+        raise OptionError(f"`top` must be an integer of at least 1: got {top!r}. It is a number of keys.")
+    return number
 
 
 def _several(name: str, places: Sequence[int]) -> Sequence[int]:

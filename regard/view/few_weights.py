@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 
 from torch import Tensor
@@ -27,6 +28,9 @@ class FewWeights(Passes):
 
     pools = False
     _defined = True
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        return nullcontext()  # no kernels
 
     @cached_property
     def is_sharp(self) -> bool:

@@ -51,6 +51,11 @@ class Passes:
         compiled = None if self._by_reference else self._compiled
         return nullcontext() if compiled is None else compiled.undisturbed()
 
+    def _disturbed(self) -> AbstractContextManager[None]:
+        """Around what plain torch does: it has the cores again, if readings are `undisturbed`."""
+        compiled = self.__dict__.get("_compiled")  # if nobody asked for it, nobody took the cores
+        return nullcontext() if compiled is None else compiled.disturbed()
+
     @property
     def pools(self) -> bool:
         """Whether the engine's output is that of these passes."""
@@ -67,7 +72,7 @@ class Passes:
                     pooled = in_range(self._stream, self._compiled.pool())
             if not self._shows(pooled.statistics):
                 return pooled
-        with self._passes(1):
+        with self._passes(1), self._disturbed():
             return Pooled(pool_by_strips(self._problem), self._statistics_by_strips, None)
 
     @property
@@ -96,7 +101,7 @@ class Passes:
         if not grid.n_keys:  # a column that is not allowed stands for none
             columns = torch.full((1,), -1, device=grid.device)
         found = []
-        with self._passes(1):
+        with self._passes(1), self._disturbed():
             for rows in [*strips_of(problem)] or [range(0)]:
                 scores = problem.scores(rows).expand(*grid.batch_shape, len(rows), grid.n_keys)
                 if not grid.n_keys:
@@ -236,7 +241,7 @@ class Passes:
                 targets = {name: target for reader in compiled for name, target in reader.targets().items()}
                 self._compiled.read(self.statistics, targets)
             if plain:
-                with nullcontext() if self._by_reference or self._compiled is None else self._compiled.disturbed():
+                with self._disturbed():
                     for weights, rows, columns in self._blocks():
                         for reader in plain:
                             reader.absorb(weights, rows, columns)

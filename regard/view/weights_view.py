@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import weakref
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, SupportsIndex
@@ -232,7 +233,7 @@ class WeightsView:
             readers["received"] = Received()
         if map is not None:
             readers["map"] = Map(*map, pool)
-        with self._passes.undisturbed():
+        with self._passes.undisturbed() if readers else nullcontext():
             self._passes.read(list(readers.values()), pool=output and self._pools)
             results |= {name: reader.result() for name, reader in readers.items()}
             if "top" in readers:

@@ -5,6 +5,7 @@ import weakref
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from regard import (
     Additive,
@@ -22,6 +23,7 @@ from regard import (
     Window,
     nn,
 )
+from regard.engines import Sdpa
 from regard.errors import BudgetExceeded, MissingKey, OptionError
 from regard.nn import recording as module
 from regard.view.few_weights import FewWeights
@@ -379,7 +381,16 @@ def nothing_is_read(passes, readers, **options):
 
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize(
-    ("heads", "rows"), [(None, None), ([2, 0], None), (None, [7, -1]), ([-1], slice(2, 8, 3))], ids=str
+    ("heads", "rows"),
+    [
+        (None, None),
+        ([2, 0], None),
+        (None, [7, -1]),
+        ([-1], slice(2, 8, 3)),
+        (None, slice(5, 0, -2)),
+        ([True, False], [True, False]),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("name", ["plain", "by head", "bias", "sparsemax", "learned pair", "shared keys, causal"])
 def test_the_heaviest_weights_that_a_call_found_are_those_of_its_view(name, heads, rows, grad, monkeypatch):
@@ -428,5 +439,69 @@ def test_the_heaviest_weights_count_towards_the_budget_and_the_estimate():
 
 @pytest.mark.parametrize("top", [0, True, 2.5])
 def test_a_number_of_heaviest_weights_that_is_none_is_refused(top):
-    with pytest.raises(OptionError, match="must be an integer of at least 1: got"):
+    with pytest.raises(OptionError, match="^`top` must be an integer of at least 1: got .* It is a number of keys"):
         nn.record(layer_of(), top=top)
+
+
+@pytest.mark.parametrize("batch", [(4,), (1,), (2, 1)], ids=str)
+def test_values_may_have_batch_axes_that_weights_have_not(batch):
+    layer, queries, keys, values = nn.Attention(), torch.randn(5, 8), torch.randn(7, 8), torch.randn(*batch, 7, 3)
+    with nn.record(layer, top=3) as told, torch.no_grad():
+        output = layer(queries, keys, values)
+    torch.testing.assert_close(output, layer(queries, keys, values))
+    wanted = layer.weigh(queries, keys, keys).top(3)
+    torch.testing.assert_close(told[0].top(3).weights, wanted.weights)
+    assert torch.equal(told[0].top(3).indices, wanted.indices)
+
+
+@pytest.mark.parametrize("name", ["plain", "bias", "gated", "sparsemax"])
+def test_checkpointing_may_go_back_after_the_recording_was_closed(name):
+    layer, x = layer_of(name), tokens().requires_grad_()
+
+    def call(x):
+        return layer(x, x, x, need_weights=False)[0]
+
+    with nn.record(layer, top=3) as told:
+        output = checkpoint(call, x, use_reentrant=False)
+    (gradient,) = torch.autograd.grad(output.sum(), x)
+    torch.testing.assert_close(gradient, torch.autograd.grad(call(x).sum(), x)[0])
+    assert told[0].top(3).indices.shape == (BATCH, HEADS, N, 3)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_dropout_draws_what_it_draws_without_a_recording(grad):
+    layer, x = layer_of(dropout=0.5), tokens()
+    with torch.set_grad_enabled(grad):
+        torch.manual_seed(0)
+        expected, after = layer(x, x, x, need_weights=False)[0], torch.rand(1)
+        torch.manual_seed(0)
+        with nn.record(layer, top=3) as told:
+            assert torch.equal(layer(x, x, x, need_weights=False)[0], expected)
+    assert torch.equal(torch.rand(1), after)
+    torch.testing.assert_close(told[0].top(3).weights, layer.weigh(x, x, x).dense().topk(3).values)
+
+
+def test_without_a_gradient_one_pass_finds_output_and_heaviest_weights(monkeypatch):
+    pytest.importorskip("numba")
+    from regard.engines.cpu.passes import weight_readings
+
+    def refuse(*arguments):
+        raise AssertionError
+
+    layer, x = layer_of(), tokens(200)
+    with torch.no_grad():
+        expected = layer(x, x, x, need_weights=False)[0]
+        monkeypatch.setattr(weight_readings._Reading, "run", refuse)
+        monkeypatch.setattr(Sdpa, "run", refuse)
+        with nn.record(layer, top=8) as told:
+            output = layer(x, x, x, need_weights=False)[0]
+    torch.testing.assert_close(output, expected)
+    assert told[0].top(8).indices.shape == (BATCH, HEADS, 200, 8)
+
+
+def test_few_heaviest_weights_do_not_keep_many_alive():
+    layer, x = layer_of(), tokens()
+    with nn.record(layer, top=2) as two, nn.record(layer, top=500), torch.no_grad():
+        layer(x, x, x, need_weights=False)
+    for each in two[0]._top:
+        assert each.untyped_storage().nbytes() == BATCH * HEADS * N * 2 * each.itemsize

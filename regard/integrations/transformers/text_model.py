@@ -12,11 +12,10 @@ from textwrap import shorten
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.errors import BudgetExceeded, CheckpointError, OptionError, RegardError, ShapeError
-from regard.integrations.transformers.loading import load_and_tell
-from regard.nn.layer_names import find_layers
+from regard.integrations.transformers.loading import load
 from regard.nn.recording import BUDGET, record
 from regard.printable import on_one_line
 from regard.text.look import Look, beginning
@@ -77,9 +76,7 @@ class TextModel:
         with _quiet():
             if "kind" not in options and _writes_what_it_reads(folder):
                 options["kind"] = transformers.AutoModelForSeq2SeqLM
-            kind, pickles = options.pop("kind", None), options.pop("pickles", False)
-            model, missing = load_and_tell(folder, kind, pickles, options)
-            _check_weights(model, missing, folder)
+            model = load(folder, **options)
             tokenizer = _tokenizer(folder)
         made = cls(model, tokenizer, name_of(folder))
         made._check_vocabulary(folder)
@@ -356,17 +353,6 @@ def _writes_what_it_reads(folder: Path) -> bool:
     except Exception:  # which `load` meets again, and has words for
         return False
     return bool(config.is_encoder_decoder)
-
-
-def _check_weights(model: nn.Module, missing: list[str], folder: Path) -> None:
-    """Raise where attention would be that of random weights. A pooler that nobody trained changes nothing in it."""
-    layers = find_layers(model)
-    inside = [name for name in missing if any(name.startswith(f"{layer}.") for layer in layers)]
-    if inside:
-        raise CheckpointError(
-            f"A checkpoint must have the weights of its model's attention: {folder} has none for {inside[0]} and "
-            f"{len(inside) - 1} more, which would be random. Pass the class that saved it as `kind`, or get it again."
-        )
 
 
 def _tokenizer(folder: Path) -> Any:

@@ -62,6 +62,22 @@ def test_forked_children_start_threads_of_their_own(child):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_that_is_forked_while_kernels_have_the_cores_ends_well(child):
+    code = """
+    torch.set_num_threads(2)
+    from regard.engines.cpu.runtime import thread_pool
+    for around in (thread_pool.undisturbed, thread_pool.disturbed):
+        with thread_pool.undisturbed(), around():
+            pid = os.fork()
+        if pid == 0:
+            os._exit("threads" in thread_pool._inside.__dict__)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert torch.get_num_threads() == thread_pool.count() == 2
+    """
+    child(CALLED + dedent(code), **QUIET)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_data_loader_may_attend(child):
     code = """
     torch.set_num_threads(2)

@@ -5,6 +5,7 @@ import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -12,10 +13,11 @@ import torch
 
 pytest.importorskip("numba")
 
-from regard import Additive, Entmax, Gated, TopK, attend
+from regard import Additive, Entmax, Gated, TopK, attend, weigh
 from regard.engines import torch_internals
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.tiled import Tiled
+from regard.view import passes
 
 KERNELS = Tiled(kernels=True)
 PATIENCE = 30  # seconds after which something hangs
@@ -65,6 +67,85 @@ def test_threads_follow_set_num_threads(two_threads):
         assert len(names_of_threads(50)) <= threads
     torch.set_num_threads(1)
     assert names_of_threads(3) == {threading.current_thread().name}
+
+
+def threads_of_torch_and_of_calls():
+    return torch.get_num_threads(), thread_pool.count()
+
+
+@pytest.mark.parametrize("ends", ["well", "with an error"])
+def test_undisturbed_torch_uses_one_core_and_calls_all(two_threads, ends):
+    with suppress(KeyError), thread_pool.undisturbed():
+        assert threads_of_torch_and_of_calls() == (1, 2)
+        with suppress(IndexError), thread_pool.undisturbed():
+            assert threads_of_torch_and_of_calls() == (1, 2)
+            if ends != "well":
+                raise IndexError
+        assert threads_of_torch_and_of_calls() == (1, 2)
+        assert len(names_of_threads(2, threading.Barrier(2))) == 2
+        if ends != "well":
+            raise KeyError
+    assert threads_of_torch_and_of_calls() == (2, 2)
+
+
+@pytest.mark.parametrize("ends", ["well", "with an error"])
+def test_disturbed_torch_has_its_cores_again_for_a_while(two_threads, ends):
+    with thread_pool.disturbed():  # outside, too
+        assert threads_of_torch_and_of_calls() == (2, 2)
+    with thread_pool.undisturbed():
+        with suppress(KeyError), thread_pool.disturbed():
+            assert threads_of_torch_and_of_calls() == (2, 2)
+            with thread_pool.undisturbed():
+                assert threads_of_torch_and_of_calls() == (1, 2)
+            assert threads_of_torch_and_of_calls() == (2, 2)
+            if ends != "well":
+                raise KeyError
+        assert threads_of_torch_and_of_calls() == (1, 2)
+    assert threads_of_torch_and_of_calls() == (2, 2)
+
+
+def test_other_threads_are_not_undisturbed(two_threads):
+    with ThreadPoolExecutor(1) as other, thread_pool.undisturbed():
+        assert other.submit(threads_of_torch_and_of_calls).result() == (2, 2)
+        assert other.submit(test_disturbed_torch_has_its_cores_again_for_a_while, None, "well").result() is None
+        assert threads_of_torch_and_of_calls() == (1, 2)
+
+
+def test_with_one_thread_nothing_is_changed(two_threads):
+    torch.set_num_threads(1)
+    with thread_pool.undisturbed(), thread_pool.disturbed():
+        assert threads_of_torch_and_of_calls() == (1, 1)
+
+
+@pytest.mark.parametrize("magnitude", [30.0, 3e4], ids=["known after a pass", "known before"])
+def test_what_torch_does_for_a_reading_has_all_cores(two_threads, monkeypatch, magnitude):
+    seen = set()
+
+    def watched(function):
+        def call(*arguments):
+            seen.add(torch.get_num_threads())
+            return function(*arguments)
+
+        return call
+
+    for name in ("strips_of", "pool_by_strips", "define_weights"):
+        monkeypatch.setattr(passes, name, watched(getattr(passes, name)))
+    x = torch.randn(300, 16) * magnitude
+    view = weigh(x, x, x, engine=KERNELS)
+    view.collect(top=3, entropy=True, output=True)
+    assert view._passes.by_strips
+    assert seen == {2}
+
+
+def test_readings_without_kernels_prepare_none(two_threads, monkeypatch):
+    few, many = torch.randn(9, 4), torch.randn(300, 16)
+    view = weigh(few, few, few)
+    view.collect(top=3, entropy=True)
+    assert "_compiled" not in view._passes.__dict__
+    view = weigh(many, many, many, engine=KERNELS)
+    view.top(3)
+    monkeypatch.setattr(thread_pool, "undisturbed", None)
+    view.top(2)  # which is there
 
 
 @pytest.mark.parametrize("libraries", ["show how to use one core", "do not"])

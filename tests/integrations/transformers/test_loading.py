@@ -6,12 +6,14 @@ import shutil
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from transformers.utils import logging
 
 from benchmarks.tiny_models import config_class, model_of, tiny_config
 from regard import nn
 from regard.errors import CheckpointError, MissingDependency, OptionError
 from regard.integrations.transformers import load
+from regard.integrations.transformers.hosted_layers import implementation_of, is_attention
 
 TOKENS = torch.randint(3, 50, (2, 9), generator=torch.Generator().manual_seed(0))
 
@@ -90,7 +92,7 @@ def test_weights_in_several_files(tmp_path):
     assert len(list(folder.glob("model-*.safetensors"))) > 1
     load(folder)
     next(folder.glob("model-00002-*")).unlink()
-    refused(folder, "got FileNotFoundError .*model-00002-of")
+    refused(folder, "model-00002-of.* must be a whole file: it cannot be read .*No such file")
     (folder / "model.safetensors.index.json").write_text("{")
     refused(folder, r"model.safetensors.index.json must be JSON: it cannot be read \(Expecting")
 
@@ -112,6 +114,16 @@ def test_a_folder_without_a_configuration(copied):
     refused(copied.parent, r"must have a config.json: .* has none\. There is one in .*minibert\. Pass")
     (copied / "config.json").rename(copied / "confg.json")
     refused(copied, r"has none\. Near to that: 'confg.json'\. Pass")
+
+
+@pytest.mark.parametrize("path", [None, 3, b"folder", ""])
+def test_a_path_is_text(path):
+    with pytest.raises(OptionError, match="`path` must name a folder, as text or a pathlib.Path: got"):
+        load(path)
+
+
+def test_a_user_that_is_not_there():
+    refused("~nosuchuser/model", "must be a folder on this disk: ~nosuchuser/model is not there")
 
 
 def test_an_adapter_does_not_lead_elsewhere(copied):
@@ -152,6 +164,76 @@ def test_a_damaged_configuration_is_named(copied, content, text):
 def test_a_configuration_that_does_not_fit(copied, entries, text):
     change(copied, **entries)
     refused(copied, text)
+
+
+def test_a_configuration_nested_too_deep_is_not_of_another_class(copied):
+    text = (copied / "config.json").read_text().strip()
+    (copied / "config.json").write_text(text[:-1] + ', "deep": ' + "[" * 900 + "]" * 900 + "}")
+    refused(copied, r"config.json must be nested at most 100 deep: it is deeper\. Get it again")
+
+
+def test_a_configuration_that_is_none_by_its_size_is_not_read(copied, monkeypatch):
+    monkeypatch.setattr("json.loads", None)
+    with (copied / "config.json").open("a") as file:
+        file.write(" " * 10_000_000)
+    refused(copied, "config.json must be a configuration, of 10,000,000 bytes at most: it has 10,000,")
+
+
+@pytest.mark.parametrize("name", ["_attn_implementation", "attn_implementation", "_attn_implementation_internal"])
+@pytest.mark.parametrize("kind", [transformers.AutoModel, transformers.BertModel])
+def test_attention_is_on_regard_whatever_the_configuration_says(copied, name, kind):
+    change(copied, **{name: "eager"})
+    model = load(copied, kind=kind)
+    with nn.record(model) as seen, torch.no_grad():
+        model(TOKENS)
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("kind", ["AutoModel", "CLIPModel", "CLIPTextModel"])
+def test_parts_of_a_model_are_on_regard_whatever_their_configurations_say(tmp_path, kind):
+    folder = saved("clip", tmp_path)
+    read = json.loads((folder / "config.json").read_text())
+    change(folder, text_config=read["text_config"] | {"_attn_implementation": "eager"})
+    model = load(folder, kind=getattr(transformers, kind))
+    assert {implementation_of(module) for module in model.modules() if is_attention(module)} == {"regard"}
+
+
+def test_attention_that_is_not_on_regard_is_refused(bert, monkeypatch):
+    monkeypatch.setattr("regard.integrations.transformers.loading.implementation_of", lambda module: "eager")
+    refused(bert, "whose attention is all on regard: BertSelfAttention has 'eager'. Remove that")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"_attn_implementation": "kernels-community/flash-attn2"},
+        {"parts": [{"attn_implementation": {"text_config": "kernels-community/flash-attn2:flash"}}]},
+        {"transformers_weights": "adapter_model.bin"},
+        {"text_config": {"transformers_weights": "adapter_model.bin"}},
+        {"configuration_files": ["config.4.0.0.json"]},
+    ],
+    ids=str,
+)
+def test_a_configuration_does_not_lead_elsewhere(copied, entries):
+    change(copied, **entries)
+    refused(copied, r"config.json must not lead to other files: got '.*'.*\. Remove that entry")
+
+
+def test_python_of_another_repository_is_not_fetched(copied):
+    change(copied, auto_map={"AutoModel": "somebody/else--own.Own", "AutoTokenizer": [None, None]})
+    refused(copied, "must bring its Python itself: .* names that of another repository", trust_remote_code=True)
+
+
+@pytest.mark.parametrize("auto_map", [[], {}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"trust_remote_code": True}], ids=str)
+def test_an_auto_map_that_names_nothing_is_none(copied, auto_map, options):
+    change(copied, auto_map=auto_map)
+    assert type(load(copied, **options)) is transformers.BertModel
+
+
+def test_an_auto_map_that_is_null_is_named(copied):
+    change(copied, auto_map=None)
+    refused(copied, "must name classes in its `auto_map`: got None. Remove that entry")
 
 
 def test_python_in_a_checkpoint_runs_only_when_asked(copied):
@@ -200,7 +282,7 @@ def test_pickles_are_not_read(pickled, name, monkeypatch):
     refused(pickled, rf"must have weights in safetensors: .* has only {name}, which may run code .*pickles=True")
     # Nor are they where safetensors of another name lie beside them.
     (pickled / "other.safetensors").write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ")
-    refused(pickled, "no file named model.safetensors")
+    refused(pickled, rf"must have weights in safetensors: .* has only {name}")
 
 
 def test_an_index_does_not_lead_to_pickles(tmp_path):
@@ -209,6 +291,61 @@ def test_an_index_does_not_lead_to_pickles(tmp_path):
     for weight_map in (["weights"], {"pooler.dense.bias": "pytorch_model.bin"}):
         index.write_text(json.dumps({"weight_map": weight_map}))
         refused(folder, "index.json must name safetensors in its `weight_map`")
+
+
+def test_a_variant_does_not_lead_to_pickles(tmp_path):
+    folder = saved("bert", tmp_path, max_shard_size="20KB", variant="fp16")
+    load(folder, variant="fp16")
+    (index,) = folder.glob("*.index.fp16.json")
+    index.write_text(json.dumps({"metadata": {}, "weight_map": {"pooler.dense.bias": "pytorch_model.bin"}}))
+    refused(folder, "index.fp16.json must name safetensors in its `weight_map`", variant="fp16")
+
+
+def test_how_pickles_are_read_is_an_option_only_where_they_are(pickled):
+    with pytest.raises(OptionError, match="`weights_only` must be left out where no pickles are read: got False"):
+        load(pickled, weights_only=False)
+    load(pickled, pickles=True, weights_only=True)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors.index.json", "pytorch_model.bin.index.json"])
+@pytest.mark.parametrize("place", ["../outside.safetensors", "/outside.safetensors"])
+def test_an_index_does_not_lead_out_of_its_folder(copied, name, place):
+    shutil.move(copied / "model.safetensors", copied.parent / "outside.safetensors")
+    place = str(copied.parent / "outside.safetensors") if place[0] == "/" else place
+    (copied / name).write_text(json.dumps({"metadata": {}, "weight_map": {"pooler.dense.bias": place}}))
+    refused(copied, f"{name} must name files of its folder: got '{place}'", pickles=True)
+
+
+def test_what_is_not_read_need_not_be_whole(copied):
+    (copied / "junk.safetensors").write_bytes(b"")
+    (copied / "folder.safetensors").mkdir()
+    load(copied)
+
+
+def test_a_folder_of_links_as_a_cache_has_them(copied, tmp_path):
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    for file in copied.iterdir():
+        (snapshot / file.name).symlink_to(file)
+    load(snapshot)
+
+
+@pytest.mark.parametrize("gone", ["", "encoder.layer.1.", "encoder.layer.0.output.dense.weight"])
+def test_random_weights_are_not_handed_back(copied, gone):
+    file = copied / "model.safetensors"
+    read = load_file(file)
+    kept = {(f"un.{name}" if name.startswith(gone) else name): weight for name, weight in read.items()}
+    save_file(kept, file, metadata={"format": "pt"})
+    refused(copied, r"must have the weights of every layer: \d+ of BertModel are missing .*; it has others, as un\.")
+
+
+def test_weights_of_another_shape_are_not_replaced_by_random_ones(copied):
+    change(copied, intermediate_size=7)
+    refused(copied, "must have the weights of every layer", ignore_mismatched_sizes=True)
+
+
+def test_a_head_may_be_new(bert):
+    assert type(load(bert, kind=transformers.AutoModelForTokenClassification)).__name__ == "BertForTokenClassification"
 
 
 def test_pickles_are_read_when_asked(pickled, bert):
@@ -237,6 +374,11 @@ def test_a_model_outside_the_interface_is_named(tmp_path):
     refused(saved("resnet", tmp_path), r"AttentionInterface: ResNetModel does not, .*docs/architectures.md")
 
 
+def test_a_model_without_layers_is_not_outside_the_interface(copied):
+    change(copied, num_hidden_layers=0)
+    refused(copied, "must hold a model with layers: .* `num_hidden_layers` is 0")
+
+
 def test_what_transformers_needs_besides(copied):
     change(copied, quantization_config={"quant_method": "hqq"})
     with pytest.raises(MissingDependency, match="must have what transformers loads it with: .*hqq"):
@@ -244,7 +386,16 @@ def test_what_transformers_needs_besides(copied):
 
 
 @pytest.mark.parametrize(
-    "option", [{"attn_implementation": "sdpa"}, {"use_safetensors": False}, {"local_files_only": False}]
+    "option",
+    [
+        {"attn_implementation": "sdpa"},
+        {"_attn_implementation": "eager"},
+        {"_attn_implementation_internal": "eager"},
+        {"transformers_weights": "adapter_model.bin"},
+        {"config": "elsewhere"},
+        {"use_safetensors": False},
+        {"local_files_only": False},
+    ],
 )
 def test_what_loading_decides_is_no_option(bert, option):
     (name,) = option
@@ -252,8 +403,22 @@ def test_what_loading_decides_is_no_option(bert, option):
         load(bert, **option)
 
 
+@pytest.mark.parametrize("kind", ["AutoTokenizer", "AutoConfig", "BertConfig", "BertTokenizer"])
+def test_a_class_that_makes_no_models(kind):
+    with pytest.raises(OptionError, match="`kind` must be a class of transformers that makes models: got"):
+        load("nowhere", kind=getattr(transformers, kind))
+
+
+def test_a_class_for_another_type(tmp_path):
+    refused(
+        saved("llama", tmp_path),
+        "must be of the `model_type` that BertModel is for, 'bert': its config.json says 'llama'. Pass",
+        kind=transformers.BertModel,
+    )
+
+
 def test_a_class_that_does_not_load_it(bert):
-    with pytest.raises(OptionError, match="`kind` must be a class of transformers: got 'AutoModel'"):
+    with pytest.raises(OptionError, match="`kind` must be a class of transformers that makes models: got 'AutoModel'"):
         load(bert, kind="AutoModel")
     refused(
         bert,

@@ -55,7 +55,7 @@ def undisturbed() -> Iterator[None]:
         with openmp_threads(1):
             yield
     finally:
-        del _inside.threads
+        _inside.__dict__.pop("threads", None)  # a child that was forked inside has none
 
 
 @contextmanager
