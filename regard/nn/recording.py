@@ -68,8 +68,8 @@ def record(
         heads: Which heads to keep; all if left out.
         rows: Which queries to keep; all if left out.
         budget: How many bytes may be kept; None for no limit.
-        top: How many of the heaviest weights of each query to find while the model runs, where it needs no gradient in
-            the pass that computes its output: `top(k)` of a view has them then, up to so many; none if left out.
+        top: How many of the heaviest weights of each query to find while the model runs, under torch.no_grad() in the
+            pass that computes its output: `top(k)` of a view has them then, up to so many; none if left out.
 
     Example:
         >>> import torch
