@@ -87,13 +87,13 @@ def find_candidates(
     DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """What may be among the best of a block of rows, in the order of columns."""
-    of_program, (from_tile, to_tile) = load_rows(
+    of_program, tiles = load_rows(
         inputs, terms, mask, n_queries, n_keys, low, high, n1, n2, 1,
         FORM, STEPS, MASK, DIM, BLOCK_DIM, False, ROWS, COLUMNS,
     )  # fmt: skip
     sizes = (n_queries, n_keys)
     tops = tl.full((ROWS, COLUMNS), -float("inf"), tl.float32)
-    for tile in range(from_tile, to_tile):
+    for tile in range(tiles[0], tiles[1]):
         found = seen_tile(
             tile, of_program, inputs, terms, mask, sizes, scale, MASK, DIM,
             FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
@@ -104,7 +104,7 @@ def find_candidates(
     inside = rows < n_queries
     lines = tl.cast(of_program[0][7], tl.int64) * n_queries + rows
     count = tl.zeros((ROWS,), tl.int32)
-    for tile in range(from_tile, to_tile):
+    for tile in range(tiles[0], tiles[1]):
         found = seen_tile(
             tile, of_program, inputs, terms, mask, sizes, scale, MASK, DIM,
             FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS,

@@ -132,12 +132,12 @@ def choose_columns(
     if len(flags) > 0:
         if tl.load(flags[0] + tl.program_id(0)) == 0:
             return
-    of_program, (from_tile, to_tile) = load_rows(
+    of_program, tiles = load_rows(
         inputs, terms, mask, n_queries, n_keys, low, high, n1, n2, n_splits,
         FORM, STEPS, MASK, DIM, BLOCK_DIM, SPLIT, ROWS, COLUMNS,
     )  # fmt: skip
     best = nothing_best(ROWS, K)
-    for tile in range(from_tile, to_tile):
+    for tile in range(tiles[0], tiles[1]):
         found = seen_tile(
             tile, of_program, inputs, terms, mask, (n_queries, n_keys), scale, MASK, DIM,
             FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
