@@ -52,7 +52,7 @@ fuzz: $(INSTALLED)  ## Random attention, commands and files against what is prom
 	$(BIN)/python -m fuzz --minutes $(MINUTES)
 
 contract: kernels  ## Every engine on every score × rule × mask × dtype; `make test` takes every pair of them
-	REGARD_CONTRACT=full $(BIN)/pytest -n $(WORKERS) tests/contract
+	REGARD_CONTRACT=full $(BIN)/pytest -n $(WORKERS) tests/contract tests/engines/cuda
 
 mutants: $(INSTALLED)  ## Take each promise away and see that a test notices; at most an hour
 	$(BIN)/python -m mutants --map

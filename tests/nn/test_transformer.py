@@ -6,7 +6,6 @@ from torch import nn as theirs
 
 from regard import Alibi, Bias, Causal, Custom, Entmax, Gated, ScaledDot, Sparsemax, Window, nn
 from regard.errors import BudgetExceeded, DtypeError, LayerRuntimeError, OptionError, ShapeError
-from regard.nn import base_layer as layer_module
 from regard.nn import recording as recording_module
 
 DIM, HEADS, HIDDEN, BATCH, N, M = 8, 2, 16, 2, 5, 6
@@ -120,8 +119,10 @@ def test_without_a_batch(name):
 @pytest.mark.parametrize("name", KINDS)
 def test_eval_mode_runs_the_attention_that_was_given(name, monkeypatch):
     calls = []
-    attend = layer_module.attend
-    monkeypatch.setattr(layer_module, "attend", lambda *args, **options: calls.append(1) or attend(*args, **options))
+    attend = recording_module.attend
+    monkeypatch.setattr(
+        recording_module, "attend", lambda *args, **options: calls.append(1) or attend(*args, **options)
+    )
     n_layers = {"encoder layer": 1, "decoder layer": 2, "encoder": 2, "decoder": 4, "transformer": 6}[name]
     model, tensors = build(name, 1, batch_first=True).eval(), inputs(name, batch_first=True)
     with torch.inference_mode():
@@ -349,7 +350,7 @@ def test_a_decoder_does_not_write_other_sequences_into_a_cache():
 
 
 def test_reading_every_layer_has_no_budget(monkeypatch):
-    monkeypatch.setattr(recording_module.record, "__defaults__", (None, None, None, 1))
+    monkeypatch.setattr(recording_module.record, "__defaults__", (None, None, None, 1, None))
     encoder, (x,) = build("encoder", 1), inputs("encoder")
     with pytest.raises(BudgetExceeded), nn.record(encoder):
         encoder(x)

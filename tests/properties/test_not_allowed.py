@@ -87,7 +87,10 @@ def test_a_bias_of_minus_infinity_is_a_mask_whatever_follows(name, rule, engine)
     output, gradients = outcome(score, rules[1], ENGINES[engine])
     torch.testing.assert_close(output, expected)
     for each, gradient in gradients.items():
-        torch.testing.assert_close(gradient, expected_gradients[each], msg=lambda text, each=each: f"{each}: {text}")
+        # Sums in another order: that of a temperature cancels to a tenth of its terms.
+        torch.testing.assert_close(
+            gradient, expected_gradients[each], rtol=1e-5, atol=1e-5, msg=lambda text, each=each: f"{each}: {text}"
+        )
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -60,8 +60,6 @@ def why_plain(problem: AttentionProblem, asked: bool | None = None, *, reads: bo
         return reason
     if asked is None and not is_worthwhile(problem):
         return f"the kernels pay from {kernels.worthwhile:,} pairs on"
-    if reads and not kernels.reads:
-        return "the kernels of this device read no weights"
     reason = kernels.unusable(problem.grid.device)
     return reason if reason is not None or asked else kernels.unready(problem, reads=reads)
 

@@ -23,7 +23,6 @@ class Kernels(ABC):
 
     dtypes: ClassVar[frozenset[torch.dtype]]  # in which they compute
     worthwhile: ClassVar[int]  # pairs of a batch entry from which they are cheaper than torch's own operations
-    reads: ClassVar[bool] = True  # whether they read weights, as views do
 
     # Whether NaN and infinity among the inputs reach those alone who give them weight, and numerators of any size are
     # summed, so that nobody need look at numbers, nor wait for a device that has them.

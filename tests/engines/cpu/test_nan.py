@@ -6,7 +6,7 @@ import torch
 pytest.importorskip("numba")
 
 from regard.engines import Reference, Tiled
-from regard.engines.kernels.support import unsupported
+from regard.engines.kernels.dispatch import why_unsupported
 from regard.testing import SCORES, Case
 
 MASKS = ("no mask", "Causal, end", "Allowed")
@@ -32,7 +32,7 @@ def test_what_is_not_finite_reaches_those_alone_who_see_it(score, rule):
         if case.expected_error or case.may_be_negative:
             continue
         for problem in broken_anywhere(case):
-            if unsupported(problem):  # the contract has the table of what is
+            if why_unsupported(problem):  # the contract has the table of what is
                 continue
             with torch.no_grad():
                 try:
