@@ -114,6 +114,7 @@ def run(code: str) -> str:
 
 OPTIONAL = {
     "accelerate",
+    "anywidget",
     "hypothesis",
     "matplotlib",
     "numba",
@@ -127,8 +128,10 @@ OPTIONAL = {
     "tokenizers",
     "transformers",
     "sklearn",
+    "starlette",
     "triton",
     "typer",
+    "uvicorn",
 }
 
 
