@@ -31,7 +31,8 @@ LAYERS = [
     ["__init__"],  # the public names, imported on use
     ["analysis", "estimators", "plots", "testing", "text"],
     ["integrations"],  # models with tokenizers, whose texts are seen as those of regard.text
-    ["cli", "web"],
+    ["web"],
+    ["cli"],
     ["__main__"],
 ]
 LAYER_OF = {unit: height for height, units in enumerate(LAYERS) for unit in units}

@@ -14,7 +14,7 @@ import typer
 import typer.core
 
 from regard import __version__
-from regard.cli import ask, doctor, pronounce, see, tour, warm_up
+from regard.cli import ask, doctor, explore, pronounce, see, tour, warm_up
 from regard.cli.console import ends_with_its_reader, print_error, usable_width
 from regard.cli.option_errors import in_options
 from regard.errors import RegardError
@@ -28,6 +28,7 @@ EXAMPLES = """\
   regard tour                                          attention, live
   regard ask grades.csv --key gpa --value salary 3.5   the average of similar rows
   regard see "The dog was happy, so it wagged its tail"   what each word attends to
+  regard explore grades.csv                            all of it, to touch, in a browser
   regard doctor --json                                 for a bug report
 
 [bold]Exit codes[/bold]
@@ -92,6 +93,7 @@ def regard(
 app.command("tour", epilog=tour.EXAMPLES)(tour.tour)
 app.command("ask", cls=ask.AskCommand, epilog=ask.EXAMPLES)(ask.ask)
 app.command("see", epilog=see.EXAMPLES)(see.see)
+app.command("explore", epilog=explore.EXAMPLES)(explore.explore)
 app.command("pronounce", epilog=pronounce.EXAMPLES)(pronounce.pronounce)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("warm-up", epilog=warm_up.EXAMPLES)(warm_up.warm_up)

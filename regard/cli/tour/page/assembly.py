@@ -19,7 +19,8 @@ from regard.cli.tour.page.drawing import LEVELS
 from regard.cli.tour.page.notation import mathml
 from regard.errors import CheckpointError, MissingDependency
 from regard.plots.palette import colour_at, ink_on
-from regard.view.drawing import BAR_COLOUR, POWER
+from regard.plots.theme import theme
+from regard.view.drawing import POWER
 
 HERE = Path(__file__).parent
 FORMULA = re.compile(r"<(f|ff)>(.*?)</\1>", re.DOTALL)
@@ -84,7 +85,7 @@ def _style() -> str:
         )
         for is_dark in (False, True)
     )
-    text = (HERE / "page.css").read_text(encoding="utf-8").replace("BAR_COLOUR", BAR_COLOUR)
+    text = theme() + (HERE / "page.css").read_text(encoding="utf-8")
     # Paper is light, whatever the screen was.
     return f"{text}\n{light}\n@media screen and (prefers-color-scheme:dark){{{dark}}}\n"
 

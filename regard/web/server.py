@@ -1,0 +1,158 @@
+"""The server: where it listens, who opens the page, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable
+from time import monotonic
+
+import uvicorn
+
+from regard.errors import OptionError
+from regard.web.application import Page
+from regard.web.settings import Settings
+
+PORT = 8310
+TRIED = 20  # ports, where the usual one is taken
+CHECKED = 1.0  # seconds between looks at whether the page is idle
+
+
+def serve(
+    settings: Settings,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    *,
+    idle: float | None = None,
+    browse: bool = True,
+    announce: Callable[[str, bool], None],
+) -> None:
+    """Serve the page until Ctrl-C, its own Stop, or long silence.
+
+    Args:
+        settings: What is shown, and what one request may take.
+        host: Where to listen: this machine's own address, unless others shall reach it.
+        port: Which port; if left out, the first that is free from 8310 on.
+        idle: After how many minutes without a request to end; never if left out.
+        browse: Whether to open a browser.
+        announce: Is told the address, and whether a browser opens it, once the page answers.
+    """
+    listening = _listening(host, port)
+    port = listening.getsockname()[1]
+    servers: list[uvicorn.Server] = []
+
+    def stop() -> None:
+        servers[0].should_exit = True
+
+    page = Page(settings, _hosts(host, port, settings.hosts), f"regard_{port}", stop)
+    config = uvicorn.Config(
+        page.guarded,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=3,
+        h11_max_incomplete_event_size=1 << 16,
+        limit_concurrency=1024,
+    )
+    servers.append(_Server(config, page, None if idle is None else 60 * idle))
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{'localhost' if _is_everywhere(host) else shown}:{port}/?token={page.token}"
+
+    def tell() -> None:
+        announce(address, browse and _opened(address))
+
+    servers[0].ready = tell  # type: ignore[attr-defined]
+    servers[0].run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it answers, and ends when nobody has asked for long."""
+
+    def __init__(self, config: uvicorn.Config, page: Page, idle: float | None) -> None:
+        super().__init__(config)
+        self._page, self._idle = page, idle
+        self.ready: Callable[[], None] = lambda: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.should_exit:
+            return
+        threading.Thread(target=self.ready, name="regard_browser", daemon=True).start()
+        if self._idle is not None:
+            self._watch = asyncio.create_task(self._ends_when_idle(self._idle))
+
+    async def _ends_when_idle(self, seconds: float) -> None:
+        while monotonic() - self._page.guarded.last_request < seconds:
+            await asyncio.sleep(CHECKED)
+        self.should_exit = True
+
+
+def _listening(host: str, port: int | None) -> socket.socket:
+    """A socket that listens: at that port, or where none is named at the first that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for tried in range(PORT, PORT + TRIED) if port is None else [port]:
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, tried))
+            found.listen(256)
+        except OSError as error:
+            found.close()
+            if error.errno == errno.EADDRINUSE and port is None:
+                continue
+            raise OptionError(_why(host, tried, error)) from None
+        found.set_inheritable(False)
+        return found
+    raise OptionError(
+        f"A port from {PORT} to {PORT + TRIED - 1} must be free: all are taken. Name another with --port."
+    )
+
+
+def _why(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"--port must be free: {port} is taken. Name another, or leave it out."
+    if error.errno == errno.EACCES:
+        return f"--port must be one that you may listen at: {port} is not. Name one above 1023."
+    return f"--host must be an address of this machine: got {host} ({error.strerror or error})."
+
+
+def _is_everywhere(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _hosts(host: str, port: int, named: tuple[str, ...]) -> frozenset[str]:
+    """The names with ports that a browser may call the page by; 80 and 443 are left out of addresses."""
+    ours = {
+        "127.0.0.1",
+        "localhost",
+        "[::1]",
+        *([] if _is_everywhere(host) else [f"[{host}]" if ":" in host else host]),
+    }
+    found = {f"{each}:{port}" for each in ours} | ({*ours} if port in (80, 443) else set())
+    for name in named:
+        # A proxy has a port of its own, which only who names it knows.
+        found |= {name} if name.rpartition(":")[2].isdecimal() else {name, f"{name}:{port}"}
+    return frozenset(each.lower() for each in found)
+
+
+def _opened(address: str) -> bool:
+    """Whether a browser opens the page. A machine may have none, or none that a person sees."""
+    try:
+        return webbrowser.open(address)
+    except (webbrowser.Error, OSError) as error:
+        print(f"no browser could be opened: {error}", file=sys.stderr)
+        return False
