@@ -30,4 +30,5 @@ def scale() -> str:
         name: [colour_at(level / LEVELS, is_dark) for level in range(LEVELS + 1)]
         for name, is_dark in (("light", False), ("dark", True))
     }
-    return f"export const POWER = {POWER!r};\nexport const LEVELS = {LEVELS};\nexport const COLOURS = {json.dumps(colours)};\n"
+    numbers = f"export const POWER = {POWER!r};\nexport const LEVELS = {LEVELS};\n"
+    return f"{numbers}export const COLOURS = {json.dumps(colours)};\n"

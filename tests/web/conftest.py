@@ -24,7 +24,8 @@ class Served:
     def __init__(self, address: str, process: subprocess.Popen[str]) -> None:
         self.address, self.process = address, process
         parts = urlsplit(address)
-        assert parts.hostname is not None and parts.port is not None
+        assert parts.hostname is not None
+        assert parts.port is not None
         self.host, self.port = parts.hostname, parts.port
         self.root = f"http://{parts.netloc}"
         (self.token,) = parse_qs(parts.query)["token"]
@@ -53,7 +54,8 @@ def explore(*arguments: str | Path) -> Iterator[Served]:
     """`regard explore` in a process of its own, until the block ends."""
     command = [sys.executable, "-m", "regard", "explore", "--no-browser", "--port", "0", *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         address = process.stdout.readline().strip()
         assert address.startswith("http://"), process.stderr.read()
         try:
