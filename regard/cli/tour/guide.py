@@ -76,7 +76,8 @@ def farewell(width: int) -> Text:
     """What stands below the last stop."""
     between = " " if width >= 60 else f" \\\n{INDENT}  "
     return Text.assemble(
-        "\nNow with your own rows and words, and what to paste when something goes wrong:\n\n",
+        "\nNow with your own rows and words; the first line opens all of it in a browser:\n\n",
+        (f"{INDENT}regard explore\n", "bold"),
         (f"{INDENT}regard ask table.csv{between}--key gpa --value salary 3.5\n", "bold"),
         (f'{INDENT}regard see "the dog was happy"\n{INDENT}regard doctor\n', "bold"),
     )
