@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,3 +104,21 @@ def browser() -> Iterator[Any]:
         chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="session")
+def barriers() -> Callable[[Any], list[str]]:
+    """What axe-core finds on a page that keeps a reader from it, seriously or altogether; a line for each place."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+
+    def found(tab: Any) -> list[str]:
+        response = axe.Axe().run(tab).response
+        assert response["passes"] or response["violations"], "axe-core looked at nothing"
+        return [
+            f"{each['id']} ({each['impact']}): {node['html'][:160]}"
+            for each in response["violations"]
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        ]
+
+    return found

@@ -413,6 +413,14 @@ def contrast(one: list[int], other: list[int]) -> float:
     return lights[1] / lights[0]
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "light")])
+def test_no_reader_meets_a_barrier(browser: Any, barriers: Any, file: Path, width: int, scheme: str) -> None:
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    tab.goto(file.as_uri())
+    assert barriers(tab) == []
+    tab.close()
+
+
 def test_the_first_paint_comes_within_a_second(browser: Any, file: Path) -> None:
     tab = browser.new_page()
     tab.goto(file.as_uri())

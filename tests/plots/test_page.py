@@ -192,6 +192,20 @@ def test_cells_have_the_colours_of_figures_in_light_and_in_dark(opened):
     assert (colours(3, 0), colours(3, 2)) == ((deep, white), (near_white, black))
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_reader_meets_a_barrier(opened, barriers, scheme):
+    opened.emulate_media(color_scheme=scheme)
+    opened.click("text=dog")
+    assert barriers(opened) == []
+
+
+def test_a_barrier_is_found_where_there_is_one(browser, barriers):
+    tab = browser.new_page()
+    tab.set_content("<html lang=en><title>t</title><main><h1>h</h1><button></button></main>")
+    assert [each.split()[0] for each in barriers(tab)] == ["button-name"]
+    tab.close()
+
+
 def test_everything_can_be_reached_by_keyboard(opened):
     for key in ("Tab", "ArrowRight", "ArrowRight", "ArrowDown"):
         opened.keyboard.press(key)

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -95,3 +95,9 @@ def tab(browser: Any, served: Served) -> Iterator[Any]:
     """The page in a browser, at its first room."""
     with opened(browser, served) as page:
         yield page
+
+
+@pytest.fixture
+def open_page(browser: Any, served: Served) -> Callable[..., Any]:
+    """What opens the page at a fragment of its address, with options of a browser's page."""
+    return lambda fragment="", **options: opened(browser, served, fragment, **options)

@@ -1,0 +1,84 @@
+"""Claims about every room alike: who can use it, and on which screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+ROOMS = ("formula", "table", "sentence", "sounds")
+
+
+def settle(tab: Any) -> None:
+    """Wait until what a room asks for at first is there."""
+    tab.wait_for_selector(".room h1")
+    tab.wait_for_load_state("networkidle")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_reader_meets_a_barrier_and_nothing_is_cut(
+    open_page: Callable[..., Any], barriers: Callable[[Any], list[str]], room: str, width: int, scheme: str
+) -> None:
+    with open_page(f"#{room}", viewport={"width": width, "height": 900}, color_scheme=scheme) as tab:
+        settle(tab)
+        assert barriers(tab) == []
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_control_is_reached_by_tab_and_its_focus_is_seen(open_page: Callable[..., Any], room: str) -> None:
+    with open_page(f"#{room}") as tab:
+        settle(tab)
+        controls = tab.evaluate(
+            """() => [...document.querySelectorAll("button, input, select, textarea, a[href]")]
+                .filter(each => each.offsetParent !== null && !each.disabled && each.tabIndex >= 0)
+                .filter(each => each.type !== "radio" || each.checked).length"""
+        )
+        assert controls > 5
+        reached, unseen = set(), []
+        for _ in range(3 * controls + 40):
+            tab.keyboard.press("Tab")
+            found = tab.evaluate(
+                """() => {
+                    const at = document.activeElement;
+                    if (at === document.body) return null;
+                    at.dataset.seen ??= String(Math.random());
+                    const looks = [at, at.nextElementSibling, at.labels?.[0]].filter(each => each);
+                    const outlined = looks.some(each => getComputedStyle(each).outlineStyle !== "none");
+                    return [at.dataset.seen, outlined, at.outerHTML.slice(0, 120)];
+                }"""
+            )
+            if found is None:
+                break
+            reached.add(found[0])
+            if not found[1]:
+                unseen.append(found[2])
+        assert unseen == []
+        assert len(reached) >= controls
+
+
+def test_rooms_are_walked_through_by_their_links_and_back(open_page: Callable[..., Any]) -> None:
+    with open_page() as tab:
+        for room in ROOMS:
+            tab.click(f"nav [data-room='{room}']")
+            tab.wait_for_selector(f".room-{room} h1")
+            assert tab.get_attribute(f"nav [data-room='{room}']", "aria-current") == "page"
+        tab.go_back()
+        tab.wait_for_selector(".room-sentence h1")
+        assert tab.locator("nav [aria-current]").count() == 1
+
+
+def test_an_unknown_room_is_the_first_one(open_page: Callable[..., Any]) -> None:
+    with open_page("#nowhere?a=1") as tab:
+        tab.wait_for_selector(".room-formula h1")
+
+
+def test_paper_has_no_controls(open_page: Callable[..., Any]) -> None:
+    with open_page("#formula") as tab:
+        settle(tab)
+        tab.emulate_media(media="print")
+        assert not tab.locator("header nav").is_visible()
+        assert not tab.locator(".saving").first.is_visible()
