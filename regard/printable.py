@@ -7,6 +7,8 @@ import unicodedata
 JOINERS = "\u200c\u200d"
 """The zero-width non-joiner and joiner: Persian and many emoji are spelled with them."""
 
+LONGEST_NAME = 24  # letters of a word in a picture
+
 LAYOUT = "\n\t"
 """Control characters that only place what stands beside them."""
 
@@ -40,6 +42,19 @@ def on_one_line(text: str) -> str:
     """
     line = " ".join(text.split())
     return line if line.isprintable() else printable(line)
+
+
+def short_name(name: str, longest: int = LONGEST_NAME) -> str:
+    """A name on one line, not too long, and without what a terminal would take for a command.
+
+    The signs that join letters, or keep them apart, stay: Persian and many emoji are spelled with them.
+
+    Example:
+        >>> short_name("line\\nbreak"), short_name("incomprehensibilities", longest=8)
+        ('line break', 'incompr…')
+    """
+    line = on_one_line(name) or "␣"
+    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def escaped(text: str) -> str:

@@ -16,7 +16,7 @@ ROOT = Path(regard.__file__).parent
 
 # From the bottom up. A module imports from its own unit and from layers below it.
 LAYERS = [
-    ["errors", "modes", "printable"],
+    ["errors", "modes", "printable", "wording"],
     ["learned", "tensors"],
     ["grid"],
     ["masks", "scores", "weights"],

@@ -13,9 +13,9 @@ import typer
 from regard.cli.console import has_colour, log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
 from regard.cli.standard_input import standard_text
-from regard.cli.wording import listed, told_apart
 from regard.errors import CheckpointError, OptionError
-from regard.plots.bounded import short_name
+from regard.printable import short_name
+from regard.wording import listed, told_apart
 
 if TYPE_CHECKING:
     from regard.text import Pronouncer, Pronunciation

@@ -10,13 +10,13 @@ import typer
 
 from regard.cli.console import has_colour, log, out
 from regard.cli.saving import extension_of, save_figure, save_json, save_text, saving
-from regard.cli.sentence_picture import Seen, choose_maps
 from regard.cli.standard_input import standard_text
 from regard.errors import OptionError
-from regard.plots.bounded import short_name
+from regard.printable import short_name
 
 if TYPE_CHECKING:
     from regard.text import Look
+    from regard.text.seen import Seen
 
 EXAMPLES = """\
 [bold]Examples[/bold]
@@ -120,6 +120,8 @@ def see(
     else:
         name, look = _of_model(model, sentence, attention, target)
     look = look.by_pieces() if pieces else look
+    from regard.text.seen import choose_maps
+
     seen = choose_maps(look, layer, number, query, specials)
     if output is None:
         _print(seen, name)

@@ -8,13 +8,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import OptionError, ShapeError
-from regard.printable import on_one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 AXES = "rows are queries, columns are keys"
-LONGEST_NAME = 24
 
 
 @dataclass(frozen=True)
@@ -164,19 +162,6 @@ def pooled(matrix: Tensor, height: int, width: int) -> Tensor:
 def first_of_each(count: int, cells: int) -> list[int]:
     """The first place that each cell stands for: place i belongs to cell ⌊i · cells / count⌋."""
     return [-(-cell * count // cells) for cell in range(cells)]
-
-
-def short_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """A name on one line, not too long, and without what a terminal would take for a command.
-
-    The signs that join letters, or keep them apart, stay: Persian and many emoji are spelled with them.
-
-    Example:
-        >>> short_name("line\\nbreak"), short_name("incomprehensibilities", longest=8)
-        ('line break', 'incompr…')
-    """
-    line = on_one_line(name) or "␣"
-    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def _check_size(shape: tuple[int, ...]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import MissingDependency
-from regard.plots.bounded import short_name
 from regard.plots.palette import GREY, STOPS, colour_at, in_cell, ink_on, legend
+from regard.printable import short_name
 from regard.view.drawing import POWER, largest_of, place_of, three_digits
 
 if TYPE_CHECKING:

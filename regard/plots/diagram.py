@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import ShapeError
-from regard.plots.bounded import short_name
 from regard.plots.canvas import add_legend, is_dark, new_figure, scale, write_around
 from regard.plots.palette import ink_on
+from regard.printable import short_name
 from regard.view.drawing import percent
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import ShapeError
-from regard.plots.bounded import AXES, Reading, as_tensor, every_picture, pooling_notes, read, short_name, unless_finite
+from regard.plots.bounded import AXES, Reading, as_tensor, every_picture, pooling_notes, read, unless_finite
 from regard.plots.canvas import MOST_LABELS, add_legend, label, new_figure, paint, scale, write_around, write_numbers
+from regard.printable import short_name
 from regard.view.drawing import BAR_COLOUR, largest_of, percent
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from rich.style import Style
 from rich.text import Text
 
 from regard.errors import ShapeError
-from regard.plots.bounded import Reading, first_of_each, read, short_name
+from regard.plots.bounded import Reading, first_of_each, read
 from regard.plots.palette import colour_at, in_cell, ink_on, is_terminal_dark, legend
+from regard.printable import short_name
 from regard.view.drawing import BAR_COLOUR, bar, largest_of, percent, place_of, shade_at, three_digits
 
 CELL = 4  # columns of a cell: two digits, and one free on each side

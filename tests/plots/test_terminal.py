@@ -12,7 +12,7 @@ from rich.console import Console
 from regard import Causal, weigh
 from regard.errors import ShapeError
 from regard.plots import draw_matrix, draw_ranked
-from regard.plots.bounded import short_name
+from regard.printable import short_name
 
 AXES = "rows are queries, columns are keys"
 

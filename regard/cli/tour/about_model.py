@@ -6,12 +6,12 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from regard.cli.sentence_picture import choose_maps
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, seeded
-from regard.cli.wording import told_apart
 from regard.text import SentenceEncoder
+from regard.text.seen import choose_maps
 from regard.view.drawing import BAR_COLOUR, bar, percent
+from regard.wording import told_apart
 
 QUERY, RANKED = "happy", 6
 HIDDEN = "[CLS], [SEP] and punctuation"  # what `choose` leaves out

@@ -8,8 +8,8 @@ from regard import weigh
 from regard.cli.tour.character_pictures import cells, columns_that_fit, scale
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import SENTENCE, sentence_vectors, words
-from regard.cli.wording import told_apart
 from regard.view.drawing import BAR_COLOUR, bar, percent
+from regard.wording import told_apart
 
 QUERY, RANKED = "happy", 6
 

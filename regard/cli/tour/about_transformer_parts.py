@@ -12,8 +12,8 @@ from regard import Causal, nn
 from regard.cli.tour.character_pictures import spark
 from regard.cli.tour.guide import Numbers, Stop
 from regard.cli.tour.material import seeded, sentence_vectors, words
-from regard.cli.wording import told_apart
 from regard.view.drawing import BAR_COLOUR
+from regard.wording import told_apart
 
 WRITTEN = ["the", "dog", "was", "happy"]  # what a decoder might have written so far
 HEADS, COLUMN = 4, 17

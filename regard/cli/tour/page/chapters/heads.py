@@ -9,7 +9,7 @@ from regard.cli.tour.guide import Numbers
 from regard.cli.tour.material import seeded, word_vectors
 from regard.cli.tour.page.chapter import Chapter, Stops
 from regard.cli.tour.page.drawing import WIDE, arrow, box, matrix, power, svg, write
-from regard.cli.wording import told_apart
+from regard.wording import told_apart
 
 # Two paragraphs of two sentences each.
 TEXT = [["The dog saw his owner", "He wagged his tail"], ["The house was old", "Its door was black"]]

@@ -6,12 +6,12 @@ from html import escape
 
 import torch
 
-from regard.cli.sentence_picture import choose_maps
 from regard.cli.tour.guide import Numbers
 from regard.cli.tour.material import SENTENCE, seeded
 from regard.cli.tour.page.chapter import Chapter, Stops
 from regard.cli.tour.page.drawing import matrix
 from regard.text import SentenceEncoder
+from regard.text.seen import choose_maps
 
 DIGITS = 4  # of a weight on the page
 MUCH = 0.3  # of a row's weight, on one place

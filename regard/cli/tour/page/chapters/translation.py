@@ -7,7 +7,7 @@ from html import escape
 from regard.cli.tour.guide import Numbers
 from regard.cli.tour.page.chapter import Chapter, Stops
 from regard.cli.tour.page.drawing import matrix
-from regard.cli.wording import told_apart
+from regard.wording import told_apart
 
 
 def fill(stops: Stops, _: Numbers) -> dict[str, str]:

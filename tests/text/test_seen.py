@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.cli.sentence_picture import most_telling
 from regard.errors import OptionError
+from regard.text.seen import most_telling
 
 
 def test_heads_that_look_by_place_or_at_one_word_tell_nothing():

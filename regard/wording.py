@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 SMALL = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -20,9 +21,10 @@ def told_apart(words: Sequence[str]) -> list[str]:
         >>> told_apart(["he", "saw", "he"])
         ['he₁', 'saw', 'he₂']
     """
-    so_far: dict[str, int] = {}
+    counts = Counter(words)
+    so_far: Counter[str] = Counter()
     names = []
     for word in words:
-        so_far[word] = so_far.get(word, 0) + 1
-        names.append(word + str(so_far[word]).translate(SMALL) if words.count(word) > 1 else word)
+        so_far[word] += 1
+        names.append(word + str(so_far[word]).translate(SMALL) if counts[word] > 1 else word)
     return names

@@ -1,6 +1,6 @@
 """Claims about names as sentences and pictures have them."""
 
-from regard.cli.wording import listed, told_apart
+from regard.wording import listed, told_apart
 
 
 def test_words_are_told_apart_and_listed():

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from regard.cli.wording import SMALL, listed, told_apart
 from regard.errors import MissingKey, OptionError
-from regard.plots.bounded import short_name
+from regard.printable import short_name
+from regard.wording import SMALL, listed, told_apart
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -135,7 +135,7 @@ class Seen:
         if len(self.rows) * len(self.columns) > MOST_WEIGHTS:
             raise OptionError(
                 f"A picture must have at most {MOST_WEIGHTS:,} weights: got {len(self.rows):,} × {len(self.columns):,} "
-                f"words. Use --query to see what one of them attends to, or a shorter text."
+                f"words. Pass query= to see what one of them attends to, or a shorter text."
             )
         return self._of(range(len(self.rows)))
 
@@ -155,17 +155,29 @@ class Seen:
 
 
 def choose_maps(
-    look: Look, layer: int | None, head: int | str | None, query: str | Sequence[str] | None, specials: bool
+    look: Look,
+    layer: int | None = None,
+    head: int | str | None = None,
+    query: str | Sequence[str] | None = None,
+    specials: bool = False,
 ) -> Seen:
-    """The weights to show: of a layer and head or averaged, without what is hidden, each row scaled to sum to 1."""
-    _check_place("--layer", layer, look.n_layers)
-    _check_place("--head", head, look.n_heads)
+    """The weights to show: of a layer and head or averaged, without what is hidden, each row scaled to sum to 1.
+
+    Args:
+        look: What a model attends to.
+        layer: Which layer; their average if left out.
+        head: Which head, or "telling"; their average if left out.
+        query: Words whose rows are wanted.
+        specials: Whether to show what the model adds, punctuation and symbols, too; nothing is scaled then.
+    """
+    _check_place("layer", layer, look.n_layers)
+    _check_place("head", head, look.n_heads)
     rows, columns = (
         [place for place, word in enumerate(text.words) if specials or not _is_hidden(text, place, word)]
         for text in (look.pieces, look.keys)
     )
     if not rows or not columns:
-        raise OptionError("There are no words: the text has only punctuation or symbols. Use --specials to see it.")
+        raise OptionError("There are no words: the text has only punctuation or symbols. Pass specials=True to see it.")
     words = [look.words[place] for place in rows]
     queries = [query] if isinstance(query, str) else query or ()
     places = list(dict.fromkeys(place for each in queries for place in _find(each, words, look.words)))
@@ -193,8 +205,8 @@ class _Shown:
     def __getitem__(self, layer: int) -> Tensor:
         if self.look.n_heads * len(self.rows) * len(self.columns) > MOST_WEIGHTS:
             raise OptionError(
-                f"--head telling must have at most {MOST_WEIGHTS:,} weights in a layer: got {self.look.n_heads} heads "
-                f"of {len(self.rows):,} × {len(self.columns):,} words. Name a head, or take a shorter text."
+                f"`head` 'telling' must have at most {MOST_WEIGHTS:,} weights in a layer: got {self.look.n_heads} "
+                f"heads of {len(self.rows):,} × {len(self.columns):,} words. Name a head, or take a shorter text."
             )
         return self.look.of_heads(layer, self.rows)[..., self.columns]
 
@@ -275,10 +287,10 @@ def _hidden(text: Pieces) -> list[str]:
     return [*dict.fromkeys(added), *punctuation, *dict.fromkeys(filter(_is_symbol, others))]
 
 
-def _check_place(option: str, place: int | str | None, count: int) -> None:
+def _check_place(name: str, place: int | str | None, count: int) -> None:
     if isinstance(place, int) and not -count <= place < count:
         raise OptionError(
-            f"{option} must be from 0 to {count - 1}, or from -{count} to -1 counted from the end: got {place}."
+            f"`{name}` must be from 0 to {count - 1}, or from -{count} to -1 counted from the end: got {place}."
         )
 
 
@@ -295,14 +307,14 @@ def _find(query: str, words: list[str], everything: list[str]) -> list[int]:
         if places:
             return places
     if wanted in map(_folded, everything):
-        raise MissingKey(f"--query must be a word that is shown: {query!r} is hidden. Add --specials.")
+        raise MissingKey(f"`query` must be a word that is shown: {query!r} is hidden. Pass specials=True.")
     import difflib
 
     near = difflib.get_close_matches(wanted, list(map(_folded, words)), n=1)
     advice = (
         f"Did you mean {near[0]!r}?" if near else f"Its words are: {' '.join(map(short_name, dict.fromkeys(words)))}."
     )
-    raise MissingKey(f"--query must be a word of the text: got {query!r}. {advice}")
+    raise MissingKey(f"`query` must be a word of the text: got {query!r}. {advice}")
 
 
 def _folded(word: str) -> str:
