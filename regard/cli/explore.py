@@ -54,7 +54,7 @@ def explore(
     try:
         from regard.web.server import serve
         from regard.web.settings import Settings
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingDependency(
             f"The page needs {error.name}. Install it with: pip install 'regard[web,tables,text]'"
         ) from None
