@@ -18,6 +18,7 @@ from regard.database.columns import CategoryColumn, NumberColumn, Quantity, Time
 from regard.database.combining import Similarity, ranks
 from regard.database.key_matrix import Encoding
 from regard.database.messages import missing_query, no_similar_rows, same_floats, unknown_categories
+from regard.database.near_rows import heaviest, near_rows
 from regard.database.pairs import Pairs
 from regard.database.precision import WORTHWHILE, Factors, Narrow, in_float32, is_possible
 from regard.database.python_values import plain
@@ -95,9 +96,15 @@ class Rows:
     def _through_view(self, queries: Tensor, keys: Tensor, chosen: Similarity, top: int) -> Weighed:
         """Weights that are computed again where they are read: of many rows in float32, where that is as exact."""
         score, rule, sums = chosen.score, chosen.weights, None
-        many = keys.dtype == torch.float64 and len(queries) * len(keys) >= WORTHWHILE and is_possible()
+        many = keys.dtype == torch.float64 and len(queries) * len(keys) >= WORTHWHILE
         factors = Factors.of(score, rule, self.encoding.dim) if many else None
-        if factors is not None:
+        if factors is not None and len(queries) == 1:
+            near = near_rows(queries[0], keys, factors)
+            if near is not None:
+                rows, weights = near
+                whole = [(rows, weights.unsqueeze(0))]
+                return Weighed(rule.kind, lambda: whole, heaviest(rows, weights, top, len(keys)))
+        if factors is not None and is_possible():
             narrow = self._narrow(keys, factors, scaled=chosen.scaled)
             rounded = narrow.queries(queries, factors)
             if rounded is not None:

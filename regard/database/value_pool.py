@@ -41,7 +41,7 @@ class Weighed(NamedTuple):
     """
 
     kind: Kind
-    tiles: Callable[[], Iterable[tuple[slice, Tensor]]]
+    tiles: Callable[[], Iterable[tuple[slice | Tensor, Tensor]]]
     top: Top
     sums: Tensor | None = None
 
