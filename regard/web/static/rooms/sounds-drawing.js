@@ -4,9 +4,9 @@ import { drawing, shape, text } from "../elements.js";
 import { inCell, levelOf, percent, threeDigits } from "../numbers.js";
 
 const LABEL = 46, EDGE = 6; // what stands left of the matrix, and what is left free at the right
-const TILE = 36, SPAN = 96, ROW = 24; // heights: of a letter or a sound, of the threads, of a line of the matrix
-const CELL = { least: 20, most: 62 };
-const THICK = 13;
+const TILE = 40, SPAN = 110, ROW = 27; // heights: of a letter or a sound, of the threads, of a line of the matrix
+const CELL = { least: 20, most: 76 };
+const THICK = 15;
 const SEEN = 0.02; // a thread of less weight would not be seen
 const END = "⏎";
 
@@ -23,7 +23,7 @@ export function told(names) {
 function places(said, width) {
   const columns = said.letters.length + 1;
   const cell = Math.max(Math.min((width - LABEL - EDGE) / columns, CELL.most), CELL.least);
-  const slot = Math.max(Math.min((cell * columns) / said.sounds.length, 76), 30);
+  const slot = Math.max(Math.min((cell * columns) / said.sounds.length, 92), 30);
   const wide = Math.max(cell * columns, slot * said.sounds.length);
   const first = LABEL + (wide - slot * said.sounds.length) / 2, letters = LABEL + (wide - cell * columns) / 2;
   return {
@@ -46,7 +46,7 @@ function thread(at, sound, letter, weight, kind) {
 }
 
 function soundTile(said, at, place, chosen, isWritten, onchoose) {
-  const { name } = said.sounds[place], wide = Math.min(at.slot - 5, 58), x = at.sound(place) - wide / 2;
+  const { name } = said.sounds[place], wide = Math.min(at.slot - 5, 66), x = at.sound(place) - wide / 2;
   const kind = place === chosen ? "sound is-chosen" : "sound";
   return shape("g", { class: isWritten ? kind : `${kind} is-to-come`, "data-sound": place, onclick: () => onchoose(place) },
     isWritten ? shape("title", {}, name) : null,
@@ -56,7 +56,7 @@ function soundTile(said, at, place, chosen, isWritten, onchoose) {
 }
 
 function letterTile(at, place, letter, weight, largest) {
-  const level = levelOf(weight, largest), wide = Math.min(at.cell - 4, 52), isEnd = letter === END;
+  const level = levelOf(weight, largest), wide = Math.min(at.cell - 4, 60), isEnd = letter === END;
   return shape("g", { class: "letter" },
     shape("title", {}, `${isEnd ? endName : letter}: ${threeDigits(weight)}`),
     shape("rect", {

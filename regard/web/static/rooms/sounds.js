@@ -50,7 +50,7 @@ export function mount(root, { state, keep }) {
       element("form", { class: "word", onsubmit: event => { event.preventDefault(); begin(input.value.trim(), 0); } },
         element("label", { for: "word" }, "An English word"), input, element("button", { type: "submit", class: "primary" }, "Say")),
       examples, wrong, shown),
-    element("aside", { class: "side", "aria-label": "One sound" }, now, considered, panel("", mode.root), whole));
+    element("aside", { class: "side", "aria-label": "One sound" }, now, considered, whole));
   input.addEventListener("input", () => {
     clearTimeout(typing);
     typing = setTimeout(() => begin(input.value.trim(), 0), PAUSE);
@@ -87,7 +87,7 @@ export function mount(root, { state, keep }) {
     wrong.textContent = message;
     wrong.hidden = false;
     shown.hidden = true;
-    for (const each of [now, considered, whole, mode.root]) each.hidden = true;
+    for (const each of [now, considered, whole]) each.hidden = true;
     held.said = null;
     keepState();
   }
@@ -99,7 +99,7 @@ export function mount(root, { state, keep }) {
     }
     wrong.hidden = true;
     shown.hidden = false;
-    for (const each of [now, considered, whole, mode.root]) each.hidden = false;
+    for (const each of [now, considered, whole]) each.hidden = false;
     held.said = said;
     held.chosen = Math.min(wanted, said.sounds.length - 1);
     makePlayer();
@@ -118,7 +118,7 @@ export function mount(root, { state, keep }) {
     play = button("Play", () => (held.playing === null ? start() : stop()), { class: "primary", title: "Write the word sound by sound" });
     player.replaceChildren(
       button("‹", () => { stop(); choose(held.chosen - 1); }, { "aria-label": "Sound before" }), play,
-      button("›", () => { stop(); choose(held.chosen + 1); }, { "aria-label": "Next sound" }), step.root);
+      button("›", () => { stop(); choose(held.chosen + 1); }, { "aria-label": "Next sound" }), step.root, mode.root);
   }
 
   function choose(at) {
