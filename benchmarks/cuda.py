@@ -1,6 +1,7 @@
 """Attention on a GPU beside what a user would take today: medians of one run, everybody in turns.
 
 python -m benchmarks.cuda                    # every row; writes benchmarks/results/cuda.json
+python -m benchmarks.cuda --processes        # the same on many cores: compiled together, timed alone
 python -m benchmarks.cuda --only gated
 python -m benchmarks.cuda --quick            # small sizes, on a CPU too; writes nothing
 """
@@ -13,13 +14,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from benchmarks import cuda_contests as contests
 from benchmarks import cuda_second_contests as second
-from benchmarks.measure import runner
+from benchmarks.measure import Quantity, runner
 from benchmarks.peers import Call
 from benchmarks.results import write
 
@@ -27,7 +29,9 @@ ROUNDS, WARM_UP = 30, 3
 # How long a GPU is kept busy before each timing, in its cycles, about 2 ms: the host is through with its calls by then,
 # so that the time is the device's. That of the host is a row of its own.
 HEAD_START = 4_000_000
+QUANTITIES: tuple[Quantity, ...] = ("forward", "training")
 Say = Callable[[str], None]
+Prepared = dict[Quantity, dict[str, Callable[[], Any]]]
 
 
 @dataclass(frozen=True)
@@ -96,20 +100,30 @@ def _once(call: Callable[[], Any], device: torch.device) -> float:
 
 def measure_row(row: Row, *, quick: bool, say: Say) -> dict[str, Any]:
     """Times, ratios to the peer, and what was asked."""
+    return timed(row, prepared(row, quick=quick), quick=quick, say=say)
+
+
+def prepared(row: Row, *, quick: bool) -> Prepared:
+    """Everybody's calls by what is timed, each of them made before, so that it is compiled, and compared."""
     calls, found = row.build(quick), {}
-    device = contests.device()
-    for quantity, at_most in zip(("forward", "training"), row.at_most, strict=True):
-        if at_most is None:
-            continue
+    for quantity, at_most in zip(QUANTITIES, row.at_most, strict=True):
         able = {name: runner(call, quantity) for name, call in calls.items() if quantity == "forward" or call.leaves}
-        if row.peer not in able:
-            continue
-        check(calls, able, row.tolerance)
-        times = median_times(able, device, 3 if quick else ROUNDS)
+        if at_most is not None and row.peer in able:
+            check(calls, able, row.tolerance)
+            found[quantity] = able
+    return found
+
+
+def timed(row: Row, calls: Prepared, *, quick: bool, say: Say) -> dict[str, Any]:
+    """Times of calls that are prepared."""
+    found = {}
+    for quantity, able in calls.items():
+        at_most = row.at_most[QUANTITIES.index(quantity)]
+        times = median_times(able, contests.device(), 3 if quick else ROUNDS)
         ratio = times[contests.OURS] / times[row.peer]
         found[quantity] = {"seconds": times, "ratio": ratio, "at most": at_most}
         say(f"{quantity:9} " + ", ".join(f"{name} {each * 1e3:.3f} ms" for name, each in times.items()))
-        if not quick:
+        if not quick and at_most is not None:
             said = "reached" if ratio <= at_most else "short"
             say(f"{'':9} {ratio:.2f} × {row.peer}, at most {at_most:.2f} asked: {said}")
     return found
@@ -190,30 +204,48 @@ def _memory_of(call: Call) -> int:
     return int(torch.cuda.max_memory_allocated() - before - own)
 
 
+WHOLE: dict[str, Callable[..., dict[str, Any]]] = {
+    "host": host_times,
+    "training step": training_step,
+    "memory": memory,
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and keep; 1 if a row failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [row.name for row in ROWS]
-    parser.add_argument("--only", nargs="+", choices=[*names, "host", "training step", "memory"], metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=[*names, *WHOLE], metavar="NAME")
+    parser.add_argument("--processes", action="store_true", help="compile all rows at the same time, then time each")
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds; nothing is written")
     options = parser.parse_args(arguments)
     if contests.device().type != "cuda" and not options.quick:
         parser.error("there is no GPU here: --quick runs small sizes on a CPU")
-    work: dict[str, Callable[..., dict[str, Any]]] = {
-        row.name: lambda row=row, **how: measure_row(row, **how) for row in ROWS
-    }
-    work |= {"host": host_times, "training step": training_step, "memory": memory}
-    found, failed = {}, False
-    for name in options.only or work:
-        print(name, flush=True)
-        try:
-            found[name] = work[name](quick=options.quick, say=lambda line: print(f"  {line}", flush=True))
-        except Exception as error:  # the others go on
-            failed = True
-            found[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
-            print(f"  failed: {found[name]['error']}", flush=True)
+    say: Say = partial(print, flush=True)
+    found: dict[str, Any] = {}
+
+    def keep(name: str, figures: dict[str, Any]) -> None:
+        found[name] = figures
         if not options.quick and options.only is None:  # as they come: a run may be cut off
             write("cuda", {"gpu": torch.cuda.get_device_name(), "rows": found})
+
+    chosen = options.only or [*names, *WHOLE]
+    rows = [row for row in ROWS if row.name in chosen]
+    if options.processes:
+        from benchmarks.cuda_parallel import measure
+
+        measure(rows, quick=options.quick, say=say, done=keep)
+        rows = []
+    work = {row.name: partial(measure_row, row) for row in rows} | WHOLE
+    for name in chosen:
+        if name in work:
+            say(name)
+            try:
+                keep(name, work[name](quick=options.quick, say=lambda line: say(f"  {line}")))
+            except Exception as error:  # the others go on
+                keep(name, {"error": f"{type(error).__name__}: {error}"[:300]})
+                say(f"  failed: {found[name]['error']}")
+    failed = any("error" in each for each in found.values())
     return int(failed)
 
 

@@ -35,3 +35,10 @@ def test_without_a_gpu_it_says_so(capsys, monkeypatch):
     assert "there is no GPU here" in capsys.readouterr().err
     assert cuda.main(["--quick", "--only", "dot"]) == 0
     assert "regard" in capsys.readouterr().out
+
+
+def test_rows_are_prepared_together_and_timed_one_after_another(capsys):
+    assert cuda.main(["--quick", "--processes", "--only", "dot", "causal"]) == 0
+    said = capsys.readouterr().out
+    assert said.index("dot\n") < said.index("causal\n")
+    assert said.count("SDPA") == 4
