@@ -1,6 +1,256 @@
+// The room of the formula: keys are points, a query is dragged among them, and all that follows is seen.
+import { button, checkbox, choice, panel, select, slider } from "../controls.js";
 import { element } from "../elements.js";
+import { levelOfValue } from "./formula-field.js";
+import { onTheme, plain } from "../numbers.js";
+import { fail, say, tell } from "../said.js";
+import { saving } from "../saving.js";
+import { ask } from "../server.js";
+import { Column } from "./formula-column.js";
+import { controls } from "./formula-controls.js";
+import { listen } from "./formula-hands.js";
+import { data, picture, rows } from "./formula-picture.js";
+import { spoken } from "./formula-plane.js";
+import { Points, PRESETS } from "./formula-points.js";
+import { read, write } from "./formula-state.js";
 
-export function mount(root, { about, state, keep }) {
-  root.append(element("p", {}, "formula"));
-  return { go() {}, leave() {} };
+const REST = 140; // milliseconds after which what was dragged lies still
+const SPACES = [["colours", "Colours"], ["points", "Points"], ["heights", "Heights"]];
+const MASKS = [["all", "Every key"], ["left", "Keys at the query's left"], ["nearest", "The nearest keys"]];
+const HELP = "Drag the query q or a key, or click where the query should go. Double click adds a key. On the keyboard: arrows move what is chosen, N and P choose the next and the one before, Q the query, A adds a key, Delete removes it, M switches it off.";
+
+class Room {
+  constructor(root, { state, keep }) {
+    this.keep = keep;
+    this.aborting = new AbortController();
+    this.signal = this.aborting.signal;
+    this.take(read(state));
+    this.points = new Points(this.preset);
+    this.points.isSelf = this.isSelf;
+    this.columns = [new Column("The plane", this), new Column("The plane, compared", this)];
+    this.build(root);
+    for (const column of this.columns) listen(column.plane, this);
+    this.watchers = [onTheme(() => this.changed("keys"))];
+    const sizes = new ResizeObserver(() => this.changed("size"));
+    sizes.observe(this.stage);
+    this.watchers.push(() => sizes.disconnect());
+    this.changed("keys");
+  }
+
+  take({ preset, space, isSelf, shared, columns }) {
+    Object.assign(this, { preset, space, isSelf, shared, settings: columns });
+  }
+
+  settingsOf = column => this.settings[this.columns?.indexOf(column) === 1 ? 1 : 0];
+  levelOf = value => levelOfValue(value, this.points.extent.c);
+  widths() {
+    const [low, high] = this.points.extent.x;
+    return { low: (high - low) / 150, high: 2 * (high - low) };
+  }
+
+  // What a column asks of the server.
+  question = settings => {
+    const { points, space, shared } = this, places = [...points.keys.keys()];
+    return {
+      query: points.queryIn(space), keys: places.map(each => points.coordinatesOf(each, space)), values: places.map(each => points.valueOf(each, space)),
+      on: points.keys.map(({ on }) => on), mask: shared.mask, nearest: shared.nearest, ...settings,
+    };
+  };
+
+  build(root) {
+    this.stage = element("div", { class: "stage" },
+      element("h1", {}, "Move the query, and see the weights move"),
+      element("p", { class: "lead" }, "A score compares the query q with each key k, a rule turns scores into weights α, and the output is Σ α·v."),
+      element("div", { class: "columns" }, this.columns.map(({ root: each }) => each)));
+    this.saving = saving("formula", {
+      picture: () => picture(this), rows: () => rows(this), data: () => data(this),
+      python: async () => (await Promise.all(this.shownColumns().map(each => ask("formula", "python", this.question(this.settingsOf(each)), this.signal)))).map(({ python }) => python).join("\n"),
+    });
+    this.stage.append(this.saving);
+    this.help = element("p", { class: "caption help" }, HELP);
+    this.stage.append(this.help);
+    this.side = element("div", { class: "side" });
+    root.append(this.stage, this.side);
+    this.buildSide();
+  }
+
+  buildSide() {
+    this.begins = select({ label: "Begin with", options: Object.entries(PRESETS).map(([name, { words }]) => [name, words]), value: this.preset, onchange: each => this.begin(each) });
+    this.spaces = choice({ label: "Values are", options: SPACES, value: this.space, onchange: each => this.set(() => { this.space = each; this.points.chosen = { kind: "query" }; }) });
+    this.selves = checkbox({ label: "The keys themselves are the values", value: this.isSelf, onchange: each => this.set(() => { this.isSelf = this.points.isSelf = each; this.points.chosen = { kind: "query" }; }) });
+    this.first = controls("Score and rule", this, this.columns[0]);
+    this.compares = checkbox({ label: "Compare with another", value: this.shared.compare, onchange: each => this.set(() => { this.shared.compare = each; }) });
+    this.second = controls("Compared with", this, this.columns[1]);
+    this.masks = select({ label: "The query may attend to", options: MASKS, value: this.shared.mask, onchange: each => this.set(() => { this.shared.mask = each; }) });
+    this.nearest = slider({ label: "So many", low: 1, high: 12, steps: 11, value: this.shared.nearest, say: each => String(Math.round(each)), onchange: each => this.set(() => { this.shared.nearest = Math.round(each); }) });
+    this.fields = checkbox({ label: "Show the output of every query", value: this.shared.field, onchange: each => this.set(() => { this.shared.field = each; }) });
+    this.side.append(panel(null, this.begins.root, this.spaces.root, this.selves.root), this.first.root, panel(null, this.compares.root), this.second.root,
+      panel("Mask and picture", this.masks.root, this.nearest.root, this.fields.root), this.buildKey());
+    this.follow();
+  }
+
+  buildKey() {
+    this.keyName = element("output", {}, "");
+    this.keyValue = slider({ label: "Its value", low: 0, high: 1, value: 0.5, say: each => plain(each, 5), onchange: each => this.set(() => { this.points.keys[this.points.chosen.index].c = each; }, "keys") });
+    this.isOn = checkbox({ label: "Takes part", value: true, onchange: each => this.set(() => { this.points.keys[this.points.chosen.index].on = each; }, "keys") });
+    this.removing = button("Delete", () => this.remove());
+    return panel("Keys", element("div", { class: "stepper" }, button("‹", () => this.step(-1), { "aria-label": "Choose the one before" }), this.keyName, button("›", () => this.step(1), { "aria-label": "Choose the next" })),
+      this.keyValue.root, this.isOn.root, element("div", { class: "buttons" }, button("Add a key", () => this.add()), this.removing));
+  }
+
+  set(change, what = "settings") {
+    change();
+    this.follow();
+    this.changed(what);
+  }
+
+  // The controls say what is set.
+  follow() {
+    const { points, space, shared } = this, { chosen } = points, isKey = chosen.kind !== "query";
+    this.begins.set(this.preset);
+    this.spaces.set(space);
+    this.selves.set(this.isSelf);
+    this.selves.root.hidden = space !== "points";
+    this.compares.set(shared.compare);
+    this.second.root.hidden = this.columns[1].root.hidden = !shared.compare;
+    this.stage.classList.toggle("is-compared", shared.compare);
+    this.masks.set(shared.mask);
+    this.nearest.set(shared.nearest);
+    this.nearest.root.hidden = shared.mask !== "nearest";
+    this.fields.set(shared.field);
+    this.showChosen(isKey ? points.keys[chosen.index] : null);
+  }
+
+  showChosen(key) {
+    const { points, space } = this, { chosen } = points;
+    const name = key === null ? "The query q" : `${chosen.kind === "value" ? "Value of " : "Key "}${points.nameOf(chosen.index)}`;
+    if (this.keyName.textContent !== name) this.keyName.textContent = name;
+    this.removing.disabled = key === null || points.keys.length < 2;
+    this.isOn.root.hidden = key === null;
+    this.keyValue.root.hidden = key === null || space === "points";
+    if (key === null) return;
+    this.isOn.set(key.on);
+    const [low, high] = points.extent.c;
+    Object.assign(this.keyValue.input, { min: 0, max: 200 });
+    this.keyValue.range?.([low, high]);
+    this.keyValue.set(key.c);
+  }
+
+  begin(preset) {
+    this.take(read({ preset }));
+    this.start();
+  }
+
+  start() {
+    this.points.begin(this.preset);
+    this.points.isSelf = this.isSelf;
+    this.side.replaceChildren();
+    this.buildSide();
+    this.changed("keys");
+  }
+
+  choose(chosen) {
+    this.points.chosen = chosen;
+    this.follow();
+    this.changed("chosen");
+  }
+
+  step(by) {
+    this.points.step(by, this.space);
+    this.follow();
+    this.changed("chosen");
+    say(spoken(this.points, this.space, this.points.chosen, this.columns[0].result));
+  }
+
+  // At a place of the picture, or beside the query.
+  add(place = null) {
+    const [across, up] = this.points.placeOf({ kind: "query" }, this.space), { across: ends, up: heights } = this.points.axes(this.space);
+    const beside = [across + (ends[1] - ends[0]) / 12, this.space === "heights" ? (heights[0] + heights[1]) / 2 : up];
+    if (!this.points.add(place ?? beside, this.space)) fail(new Error("There are 400 keys: delete one before you add another."));
+    this.follow();
+    this.changed("keys");
+  }
+
+  remove() {
+    if (!this.points.remove()) return;
+    this.follow();
+    this.changed("keys");
+  }
+
+  toggle() {
+    const { chosen, keys } = this.points;
+    if (chosen.kind === "query") return;
+    keys[chosen.index].on = !keys[chosen.index].on;
+    this.follow();
+    this.changed("keys");
+  }
+
+  move(handle, place) {
+    this.points.move(handle, place, this.space);
+    this.changed(handle.kind === "query" ? "query" : "keys", true);
+  }
+
+  shownColumns = () => (this.shared.compare ? this.columns : this.columns.slice(0, 1));
+
+  // What has changed: the query, keys, settings, what is chosen, or the size. Drawn once a frame.
+  changed(what, isMoving = false) {
+    this.isMoving = isMoving;
+    if (what === "keys" || what === "settings" || what === "size") for (const column of this.columns) column.isStale = true;
+    this.isAnew ||= what !== "chosen";
+    this.frame ??= requestAnimationFrame(() => this.draw());
+    clearTimeout(this.resting);
+    if (isMoving) this.resting = setTimeout(() => this.rest(), REST);
+  }
+
+  draw() {
+    this.frame = null;
+    if (this.hasLeft) return;
+    for (const column of this.shownColumns()) {
+      if (this.isAnew) column.update(this.isMoving);
+      column.show();
+    }
+    this.isAnew = false;
+    if (!this.isMoving) this.settle();
+  }
+
+  rest() {
+    this.isMoving = false;
+    this.isAnew = true;
+    this.frame ??= requestAnimationFrame(() => this.draw());
+  }
+
+  // Once things are still: the address, who hears the page, and the lines of Python.
+  settle() {
+    this.keep(write({ preset: this.preset, space: this.space, isSelf: this.isSelf, shared: this.shared, columns: this.settings }));
+    this.follow();
+    this.saving.refresh();
+    for (const column of this.shownColumns()) tell(`${spoken(this.points, this.space, this.points.chosen, column.result)}. ${column.label()}`, column.plane.svg);
+  }
+
+  // As large as the window shows at once.
+  sizeOf = column => Math.max(Math.round(column.plane.root.clientWidth), 200);
+  widthOf = column => Math.max(Math.round(column.list.clientWidth), 200);
+
+  go(state) {
+    const { preset } = this;
+    this.take(read(state));
+    this.points.isSelf = this.isSelf;
+    if (preset !== this.preset) this.points.begin(this.preset);
+    this.side.replaceChildren();
+    this.buildSide();
+    this.changed("keys");
+  }
+
+  leave() {
+    this.hasLeft = true;
+    this.aborting.abort();
+    clearTimeout(this.resting);
+    cancelAnimationFrame(this.frame);
+    for (const end of this.watchers) end();
+  }
+}
+
+export function mount(root, options) {
+  const room = new Room(root, options);
+  return { go: state => room.go(state), leave: () => room.leave() };
 }

@@ -1,0 +1,69 @@
+// What the room hands out: the drawing with its numbers as one picture, the weights as rows, and all of it as data.
+import { shape, text } from "../elements.js";
+import { fixed, KINDS, told } from "./formula-words.js";
+
+const MARGIN = 20, GAP = 24, HEAD = 66;
+
+// A drawing that stands in another: parts that are measured stay where they are.
+function placed(svg, x, y, width, height) {
+  const copy = svg.cloneNode(true);
+  for (const name of ["role", "tabindex", "aria-roledescription"]) copy.removeAttribute(name);
+  for (const [name, value] of Object.entries({ x, y, width, height })) copy.setAttribute(name, value);
+  return copy;
+}
+
+const heightOf = svg => {
+  const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+  return { width, height };
+};
+
+function columnDrawn(column, x) {
+  const { plane, sum, formulas } = column, { size, box, canvas } = plane;
+  const parts = [text(x, 24, sum.textContent, "ink strong heading"), text(x, 46, formulas.textContent, "quiet")];
+  if (!canvas.hidden && canvas.width) parts.push(shape("image", { ...box, x: x + box.x, y: HEAD + box.y, href: canvas.toDataURL(), preserveAspectRatio: "none" }));
+  parts.push(placed(plane.svg, x, HEAD, size, size));
+  let below = HEAD + size + GAP;
+  for (const figure of [column.list, column.range]) {
+    const svg = figure.querySelector("svg");
+    if (figure.hidden || !svg) continue;
+    const { width, height } = heightOf(svg);
+    parts.push(placed(svg, x, below, width, height));
+    below += height + GAP;
+  }
+  const numbers = [...column.numbers.querySelectorAll("div")].map(each => `${each.children[0].textContent} ${each.children[1].textContent}`).join(" · ");
+  parts.push(text(x, below, numbers, "quiet"));
+  return { parts, height: below + MARGIN, width: Math.max(size, 460) };
+}
+
+export function picture(room) {
+  let x = MARGIN, height = 0;
+  const parts = [];
+  for (const column of room.shownColumns()) {
+    const drawn = columnDrawn(column, x);
+    parts.push(...drawn.parts);
+    x += drawn.width + GAP;
+    height = Math.max(height, drawn.height);
+  }
+  const whole = shape("svg", { viewBox: `0 0 ${x - GAP + MARGIN} ${height}`, class: "unseen" }, ...parts);
+  // Styles are read of what is in the page: it stays there until they were.
+  document.body.append(whole);
+  setTimeout(() => whole.remove());
+  return whole;
+}
+
+export function rows(room) {
+  const { points, space } = room, columns = room.shownColumns();
+  const [coordinates, values] = [points.coordinatesOf(0, space), points.valueOf(0, space)];
+  const many = columns.length > 1;
+  const head = ["key", ...coordinates.map((_, axis) => `k${axis + 1}`), ...values.map((_, axis) => `v${axis + 1}`), "on", ...columns.map((_, place) => (many ? `weight ${place + 1}` : "weight"))];
+  return [head, ...points.keys.map((each, index) => [
+    each.name ?? index + 1, ...points.coordinatesOf(index, space), ...points.valueOf(index, space), each.on, ...columns.map(({ result }) => result?.weights[index] ?? null),
+  ])];
+}
+
+export function data(room) {
+  return room.shownColumns().map(column => ({
+    ...room.question(room.settingsOf(column)), weights: column.result?.weights ?? null, output: column.result?.output ?? null, kind: column.kind,
+    said: column.refusal || `${KINDS[column.kind]} ${column.result ? `${column.result.weights.map(fixed).join(" ")} → ${told(column.result.output)}` : ""}`,
+  }));
+}

@@ -1,0 +1,54 @@
+// Scores and rules as a reader meets them: their names, what can be set, and their formulas with the numbers that are set.
+import { plain, signed } from "../numbers.js";
+import { below } from "./formula-points.js";
+
+const wide = ({ bandwidth }) => plain(bandwidth);
+export const SCORES = {
+  gaussian: { words: "Gaussian", width: "Bandwidth", formula: set => `−‖q − k‖² / (2 · ${wide(set)}²)` },
+  scaled: { words: "Scaled dot product", formula: (_, dim) => `q·k / √${dim}` },
+  dot: { words: "Dot product", formula: () => "q·k" },
+  cosine: { words: "Cosine", formula: () => "q·k / (‖q‖ ‖k‖)" },
+  laplacian: { words: "Laplacian", width: "Bandwidth", formula: set => `−‖q − k‖₁ / ${wide(set)}` },
+  boxcar: { words: "Boxcar", width: "Radius", formula: set => `1 where ‖q − k‖ ≤ ${wide(set)}, else 0` },
+  epanechnikov: { words: "Epanechnikov", width: "Radius", formula: set => `max(0, 1 − ‖q − k‖² / ${wide(set)}²)` },
+  triangular: { words: "Triangular", width: "Radius", formula: set => `max(0, 1 − ‖q − k‖ / ${wide(set)})` },
+};
+
+const hot = ({ temperature }) => (temperature === 1 ? "exp(a)" : `exp(a / ${plain(temperature)})`);
+export const RULES = {
+  softmax: { words: "Softmax", kind: "convex", sets: ["temperature"], formula: set => `${hot(set)} / Σ ${hot(set)}` },
+  proportional: { words: "Proportional", kind: "convex", sets: [], formula: () => "a / Σ a" },
+  sparsemax: { words: "Sparsemax", kind: "convex", sets: [], formula: () => "max(0, a − τ)" },
+  entmax: {
+    words: "Entmax", kind: "convex", sets: ["alpha"],
+    formula: ({ alpha }) => `max(0, ${plain(alpha - 1)}·a − τ) to the power ${plain(1 / (alpha - 1))}`,
+  },
+  topk: { words: "The k best", kind: "convex", sets: ["k", "temperature"], formula: set => `${hot(set)} / Σ ${hot(set)} of the ${set.k} largest a` },
+  onehot: { words: "One-hot", kind: "one-hot", sets: [], formula: () => "1 at the largest a, else 0" },
+  uniform: { words: "Uniform", kind: "uniform", sets: [], formula: () => "1 / m" },
+  sigmoid: { words: "Sigmoid", kind: "conic", sets: [], formula: () => "1 / (1 + exp(−a))" },
+  conic: { words: "Conic", kind: "conic", sets: [], formula: () => "max(a, 0)" },
+  raw: { words: "Raw: the scores themselves", kind: "linear", sets: [], formula: () => "a" },
+};
+
+export const KINDS = {
+  convex: "The weights are convex, at least 0 with sum 1: the output lies in the convex hull of the values.",
+  "one-hot": "One weight is 1: the output is one of the values.",
+  uniform: "All weights are equal: the output is the mean of the values.",
+  conic: "The weights are at least 0, their sum is free: the output lies in the cone of the values.",
+  linear: "Weights may be negative: the output is any combination of the values.",
+};
+
+export const fixed = weight => signed(Math.abs(weight) < 1000 ? weight.toFixed(2) : plain(weight));
+// A value or an output: a number, or a point.
+export const told = value =>
+  value.length === 1 ? plain(value[0], Math.abs(value[0]) >= 1000 ? 5 : 3) : `(${value.map(each => signed(each.toFixed(2))).join(", ")})`;
+
+const TERMS = 4;
+// The terms of the sum that matter most, in the keys' order, and how many there are besides.
+export function terms(weights) {
+  const present = weights.map((weight, index) => ({ weight, index })).filter(({ weight }) => weight !== 0 && Number.isFinite(weight));
+  const heaviest = [...present].sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight)).slice(0, TERMS);
+  return { terms: heaviest.sort((a, b) => a.index - b.index), rest: present.length - heaviest.length };
+}
+export const valueName = index => `v${below(index + 1)}`;
