@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Lock
+from time import monotonic
 from typing import Any
 
 import torch
@@ -17,13 +18,22 @@ import torch
 from benchmarks import cuda
 
 LARGE = {"additive", "additive in bfloat16", "Laplacian"}  # whose peers take half of the GPU's memory
-PATIENCE = 240.0  # seconds until a row must be prepared
+PATIENCE = 240.0  # seconds until a row must be timed, once it is its turn
 
 
 def measure(
-    rows: Sequence[cuda.Row], *, quick: bool, say: cuda.Say, done: Callable[[str, dict[str, Any]], None]
+    rows: Sequence[cuda.Row],
+    *,
+    quick: bool,
+    patience: float,
+    say: cuda.Say,
+    done: Callable[[str, dict[str, Any]], None],
 ) -> None:
-    """Prepare rows together, then time one after another; `done` is told each as it comes."""
+    """Prepare rows together, then time one after another; `done` is told each as it comes.
+
+    Args:
+        patience: After how many seconds in all those that are prepared are timed, and the others given up.
+    """
     context = get_context("spawn")
     large = context.Lock()
     running = {}
@@ -35,7 +45,11 @@ def measure(
         process.start()
         theirs.close()
         running[row.name] = (process, own)
-    problems = {name: _received(pipe, PATIENCE) for name, (_, pipe) in running.items()}
+    until = monotonic() + patience
+    problems = {name: _received(pipe, until - monotonic()) for name, (_, pipe) in running.items()}
+    for name, (process, _) in running.items():
+        if problems[name] is not None:
+            process.kill()  # nothing else runs while others are timed
     for name, (process, pipe) in running.items():
         if (found := problems[name]) is None:
             pipe.send(None)  # its turn
@@ -50,7 +64,7 @@ def measure(
 
 def _received(pipe: Connection, seconds: float) -> Any:
     try:
-        return pipe.recv() if pipe.poll(seconds) else {"error": f"not prepared within {seconds:g} seconds"}
+        return pipe.recv() if pipe.poll(max(seconds, 0.0)) else {"error": "it took longer than there was time"}
     except EOFError:
         return {"error": "its process ended"}
 
