@@ -31,6 +31,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+HEAD = 1 << 16  # bytes of headers and of what follows "?"
 TOKEN = "token"
 TOKEN_HEADER = "x-regard-token"
 
@@ -93,6 +94,11 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         """What to answer in place of the page; None where the request may be answered."""
         headers = Headers(scope=scope)
+        if sum(len(name) + len(text) for name, text in headers.raw) + len(scope["query_string"]) > HEAD:
+            return _refused(431, f"What comes before a question's body may have {HEAD:,} bytes.")
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may believe the one and we the other: where this request ends would be for its sender to choose.
+            return _refused(400, "A body has a length or comes in chunks, not both.", {"Connection": "close"})
         hosts = headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return _refused(
@@ -138,8 +144,8 @@ class Guard:
         return response
 
 
-def _refused(status: int, message: str) -> Response:
-    return JSONResponse({"error": message}, status_code=status)
+def _refused(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": message}, status, headers)
 
 
 async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:

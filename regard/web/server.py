@@ -16,6 +16,7 @@ import uvicorn
 
 from regard.errors import OptionError
 from regard.web.application import Page
+from regard.web.connection import patient
 from regard.web.settings import Settings
 
 PORT = 8310
@@ -53,10 +54,10 @@ def serve(
     config = uvicorn.Config(
         page.guarded,
         loop="asyncio",
-        http="h11",
+        http=patient(settings.limits.arrival),
         ws="none",
         lifespan="on",
-        log_level="warning",
+        log_level="error",  # who sends what is no HTTP does not fill the terminal
         access_log=False,
         server_header=False,
         proxy_headers=False,

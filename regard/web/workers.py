@@ -57,7 +57,7 @@ class Worker:
                 except TimeoutError:
                     await self._end(reply)
                     return said(
-                        503, f"That takes longer than {limits.seconds:g} seconds, and was ended. Ask for less of it."
+                        504, f"That takes longer than {limits.seconds:g} seconds, and was ended. Ask for less of it."
                     )
                 except asyncio.CancelledError:
                     # The reader has left. What is nearly done may end: killing it would lose what the worker has read.
