@@ -1,7 +1,10 @@
-"""Draws the pictures of the command, from what it prints and saves, and of the scale: `python docs/pictures.py`.
+"""Draws the pictures of the command, from what it prints and saves, of the page, and of the scale.
+
+`python docs/pictures.py` draws all of them.
 
 `terminal.svg` is a window of its own; the others are without a background, once for a light page and once, as
-`…-dark.svg`, for a dark one. `python -m benchmarks --figures` draws those of the benchmarks.
+`…-dark.svg`, for a dark one. So are the rooms of `regard explore`, photographed in Debian's Chromium.
+`python -m benchmarks --figures` draws those of the benchmarks.
 """
 
 import importlib.resources
@@ -10,12 +13,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib.style
 import torch
 import transformers
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.text import Text
 
@@ -28,6 +34,8 @@ HERE = Path(__file__).parent
 ASK = ["ask", "examples/graduates.csv", "--key", "gpa", "--value", "salary", "--index", "student", "3.5"]
 SENTENCE = "When he saw his owner, the dog was happy, so he wagged his tail"
 FIGURES = {"see": ["see", SENTENCE], "pronounce": ["pronounce", "attention"]}
+ROOMS = ("formula", "sentence")
+CHROMIUM = "/usr/bin/chromium"  # Debian's
 NO_BOX = {f"{part}.facecolor": "none" for part in ("figure", "axes", "savefig")}
 
 
@@ -84,6 +92,45 @@ def draw_heads(path: Path) -> None:
     plots.heads(seen, title=f"MiniLM: {SENTENCE}").savefig(path, metadata={"Date": None})
 
 
+def draw_rooms() -> None:
+    """Rooms of `regard explore` as a reader finds them, at twice the pixels."""
+    with explored() as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for room in ROOMS:
+            for scheme, ending in (("light", ""), ("dark", "-dark")):
+                size = {"width": 1280, "height": 860}
+                tab = browser.new_page(viewport=size, device_scale_factor=2, color_scheme=scheme)
+                tab.goto(f"{address}#{room}")
+                tab.locator(f".room-{room} svg text").filter(visible=True).first.wait_for()
+                tab.wait_for_load_state("networkidle")
+                photograph(tab, HERE / f"explore-{room}{ending}.webp")
+                tab.close()
+        browser.close()
+
+
+@contextmanager
+def explored() -> Iterator[str]:
+    """The address of a page, which is there until the block ends."""
+    command = [sys.executable, "-m", "regard", "explore", "--no-browser", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
+
+
+def photograph(tab: Page, path: Path) -> None:
+    """Save what a tab shows as WebP, with or without loss: fields of colour are smaller with it, texts without."""
+    picture = Image.open(io.BytesIO(tab.screenshot())).convert("RGB")
+    kinds = []
+    for options in ({"lossless": True}, {"quality": 85}):
+        file = io.BytesIO()
+        picture.save(file, "WEBP", method=6, **options)
+        kinds.append(file.getvalue())
+    path.write_bytes(min(kinds, key=len))
+
+
 def draw_scale() -> None:
     """The stops of the scale, from the weight 0 to the largest."""
     boxes = [f'<rect x="{72 * place}" width="72" height="28" fill="{stop}"/>' for place, stop in enumerate(STOPS)]
@@ -94,5 +141,6 @@ def draw_scale() -> None:
 
 if __name__ == "__main__":
     draw_scale()
+    draw_rooms()
     draw_terminal()
     draw_figures()
