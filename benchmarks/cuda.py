@@ -217,7 +217,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [row.name for row in ROWS]
     parser.add_argument("--only", nargs="+", choices=[*names, *WHOLE], metavar="NAME")
     parser.add_argument("--processes", action="store_true", help="compile all rows at the same time, then time each")
-    parser.add_argument("--patience", type=float, default=240.0, help="seconds for all that to be compiled", metavar="S")
+    parser.add_argument(
+        "--patience", type=float, default=240.0, help="seconds for all that to be compiled", metavar="S"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds; nothing is written")
     options = parser.parse_args(arguments)
     if contests.device().type != "cuda" and not options.quick:

@@ -45,7 +45,7 @@ class Page:
     def __init__(self, settings: Settings, hosts: frozenset[str], cookie: str, stop: Callable[[], None]) -> None:
         self.token = secrets.token_urlsafe(24)
         self._settings, self._stop = settings, stop
-        self._workers = Workers(settings)
+        self._workers: Workers
         self._shelf: Shelf
         routes = [
             Route("/", self._index),
@@ -62,12 +62,14 @@ class Page:
             lifespan=self._lifespan,
             exception_handlers={HTTPException: _said_by_http, Exception: _said_of_defect},
         )
+        app.router.redirect_slashes = False  # an address is right or is none
         self.guarded = Guard(app, self.token, hosts, cookie, settings.limits)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        with TemporaryDirectory(prefix="regard-") as folder:
+        with TemporaryDirectory(prefix="regard-", ignore_cleanup_errors=True) as folder:
             self._shelf = Shelf(self._settings.tables, Path(folder), self._settings.limits)
+            self._workers = Workers(self._settings, Path(folder))
             starting = asyncio.ensure_future(self._workers.start())
             try:
                 yield

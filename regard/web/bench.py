@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sys
+import threading
 import traceback
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from regard.web.asked import Asked
 from regard.web.settings import Settings
 
+GONE = "That table is not here any more. Drop the file on the page again."
 OUT_OF_MEMORY = "can't allocate memory"  # torch's own error is a RuntimeError
 
 
@@ -36,9 +40,13 @@ class Reply:
     body: bytes
 
 
-def work(pipe: Connection, settings: Settings, threads: int) -> None:
-    """Answer jobs until the pipe closes. It runs in a process of its own, which may be killed at any time."""
+def work(pipe: Connection, settings: Settings, threads: int, folder: Path) -> None:
+    """Answer jobs until the pipe closes. It runs in a process of its own, which may be killed at any time.
+
+    Each job is answered by two messages: that it has begun; and the reply, with whether this process goes on.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which closes the pipe
+    threading.Thread(target=_end_with_server, args=(folder,), name="regard_watch", daemon=True).start()
     import torch
 
     from regard.web.rooms import ROOMS
@@ -52,10 +60,20 @@ def work(pipe: Connection, settings: Settings, threads: int) -> None:
             job = pipe.recv()
         except EOFError:
             return
-        reply, is_whole = _answered(rooms, job)
-        pipe.send(reply)
-        if not is_whole:
+        pipe.send(None)  # begun
+        reply, goes_on = _answered(rooms, job)
+        pipe.send((reply, goes_on))
+        if not goes_on:
             os._exit(1)  # memory ran out somewhere: what is left is no state to go on from
+
+
+def _end_with_server(folder: Path) -> None:
+    """Where the server was killed it could not remove what was dropped on the page: who outlives it does."""
+    server = parent_process()
+    assert server is not None
+    wait([server.sentinel])
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
 
 
 def _answered(rooms: dict[str, Any], job: Job) -> tuple[Reply, bool]:
@@ -71,6 +89,8 @@ def _answered(rooms: dict[str, Any], job: Job) -> tuple[Reply, bool]:
     except RegardError as error:
         return said(422, str(error)), True
     except Exception as error:
+        if job.file is not None and not job.file.exists():
+            return said(404, GONE), True  # while the job waited
         if isinstance(error, MemoryError) or OUT_OF_MEMORY in str(error):
             return said(422, "That needs more memory than one request may take. Ask for less of it."), False
         traceback.print_exc(file=sys.stderr)

@@ -31,7 +31,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-HEAD = 1 << 16  # bytes of headers and of what follows "?"
+HEAD = 1 << 16  # bytes of headers and address
 TOKEN = "token"
 TOKEN_HEADER = "x-regard-token"
 
@@ -94,7 +94,10 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         """What to answer in place of the page; None where the request may be answered."""
         headers = Headers(scope=scope)
-        if sum(len(name) + len(text) for name, text in headers.raw) + len(scope["query_string"]) > HEAD:
+        if scope["http_version"] not in ("1.0", "1.1"):
+            return _refused(505, "This is not HTTP/1.1.", {"Connection": "close"})
+        head = sum(len(name) + len(text) for name, text in headers.raw)
+        if head + len(scope["raw_path"]) + len(scope["query_string"]) > HEAD:
             return _refused(431, f"What comes before a question's body may have {HEAD:,} bytes.")
         if "content-length" in headers and "transfer-encoding" in headers:
             # A proxy may believe the one and we the other: where this request ends would be for its sender to choose.

@@ -7,14 +7,17 @@ import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from starlette.types import Receive
 
 from regard.errors import MissingKey, TableError
 from regard.printable import on_one_line
+from regard.web.bench import GONE
 from regard.web.guard import TooMuch
 from regard.web.settings import Limits
 
+PACE = 16 << 10  # bytes a second, at least, of a file that arrives
 KINDS = (".csv", ".tsv", ".parquet", ".feather", ".arrow", ".csv.gz", ".tsv.gz")
 
 
@@ -50,7 +53,7 @@ class Shelf:
         if table in self._named:
             return self._named[table]
         if table not in self._dropped:
-            raise MissingKey("That table is not here any more. Drop the file on the page again.")
+            raise MissingKey(GONE)
         self._dropped.move_to_end(table)
         return self._dropped[table][1]
 
@@ -74,13 +77,18 @@ class Shelf:
         return Listed(table, name)
 
     async def _write(self, path: Path, receive: Receive) -> None:
-        size = 0
+        size, began = 0, monotonic()
         with path.open("xb") as file:
             while True:
+                # A drop at a time would keep its place for as long as it likes.
+                left = began + self._limits.silence + size / PACE - monotonic()
                 try:
-                    message = await asyncio.wait_for(receive(), self._limits.silence)
+                    message = await asyncio.wait_for(receive(), min(left, self._limits.silence))
                 except TimeoutError:
-                    raise TooMuch(408, f"A file must go on within {self._limits.silence:g} seconds.") from None
+                    raise TooMuch(
+                        408,
+                        f"A file must go on: {PACE >> 10} KiB a second, and within {self._limits.silence:g} seconds.",
+                    ) from None
                 if message["type"] == "http.disconnect":
                     raise TooMuch(400, "The file ended before it was whole.")
                 size += len(message.get("body", b""))

@@ -7,27 +7,35 @@ import multiprocessing
 import os
 import sys
 from collections import OrderedDict
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from time import monotonic
+from typing import TypeVar
 
 from regard.web.bench import Job, Reply, said, work
 from regard.web.settings import Settings
 
 STARTING = 120.0  # seconds until a worker has imported what it needs
+ATTEMPTS = 3  # to hand a job to a worker, which may have ended while it rested
 REMEMBERED = 256  # subjects whose worker is known
 LONG = 1.0  # seconds after which what a worker has in memory is not worth waiting for it
+
+Found = TypeVar("Found")
 
 
 class Worker:
     """One process, started when it is needed, and again after it was ended."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self._settings, self._folder = settings, folder
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
+        self._starting: asyncio.Task[Connection] | None = None
         self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="regard_worker")
         self.load = 0  # requests that wait or are answered
@@ -45,37 +53,27 @@ class Worker:
 
     async def run(self, job: Job) -> Reply:
         """The reply to a job, after those that were there before it."""
-        limits = self._settings.limits
         self.load += 1
         try:
             async with self._turn:
-                await self._started()
-                self._since = monotonic()
-                reply = asyncio.wrap_future(self._submitted(job))
-                try:
-                    return await asyncio.wait_for(asyncio.shield(reply), limits.seconds)
-                except TimeoutError:
-                    await self._end(reply)
-                    return said(
-                        504, f"That takes longer than {limits.seconds:g} seconds, and was ended. Ask for less of it."
-                    )
-                except asyncio.CancelledError:
-                    # The reader has left. What is nearly done may end: killing it would lose what the worker has read.
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(asyncio.shield(reply), limits.grace)
-                    if not reply.done():
-                        await self._end(reply)
-                    raise
-                except (EOFError, OSError):
-                    await self._end(reply)
-                    return said(500, "What computed this ended. It was started again: ask once more.")
-                finally:
-                    self._since = None
+                for _ in range(ATTEMPTS):
+                    try:
+                        pipe = await self._started()
+                    except (EOFError, OSError) as error:
+                        print(f"a worker did not start: {error!r}", file=sys.stderr)
+                        await self._end()
+                        return said(500, "What computes could not be started. The terminal has its details.")
+                    reply = await self._reply(job, pipe)
+                    if reply is not None:
+                        return reply
+                return said(500, "What computes ends again and again. The terminal has its details.")
         finally:
             self.load -= 1
 
     def close(self) -> None:
         """End the process."""
+        if self._starting is not None:
+            self._starting.cancel()
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -84,47 +82,92 @@ class Worker:
         self._process = self._pipe = None
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _started(self) -> None:
-        if self._process is not None and self._process.is_alive():
-            return
-        if self._pipe is not None:
-            self._pipe.close()
-        context = multiprocessing.get_context("spawn")
+    async def _started(self) -> Connection:
+        if self._pipe is not None and self._process is not None and self._process.is_alive():
+            return self._pipe
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._launched())
+        # Who asked may leave meanwhile: the process starts all the same, and is there for the next.
+        try:
+            return await asyncio.shield(self._starting)
+        finally:
+            if self._starting is not None and self._starting.done():
+                self._starting = None
+
+    async def _launched(self) -> Connection:
+        await self._end()
+        context = _context()
         own, theirs = context.Pipe()
         threads = max((os.cpu_count() or 1) // self._settings.workers, 1)
-        process = context.Process(target=work, args=(theirs, self._settings, threads), daemon=True)
+        process = context.Process(  # type: ignore[attr-defined]
+            target=work, args=(theirs, self._settings, threads, self._folder), daemon=True
+        )
         await asyncio.to_thread(process.start)
         theirs.close()
-        self._process, self._pipe = process, own
-        await asyncio.wait_for(asyncio.wrap_future(self._thread.submit(own.recv)), STARTING)
+        self._process = process
+        await asyncio.wait_for(self._in_thread(own.recv), STARTING)
+        self._pipe = own
+        return own
 
-    def _submitted(self, job: Job) -> Future[Reply]:
-        pipe = self._pipe
-        assert pipe is not None
+    async def _reply(self, job: Job, pipe: Connection) -> Reply | None:
+        """The reply to a job; None where the process had ended before it began with it."""
+        limits = self._settings.limits
+        has_begun = False
 
-        def exchange() -> Reply:
+        def exchange() -> tuple[Reply, bool]:
+            nonlocal has_begun
             pipe.send(job)
-            reply: Reply = pipe.recv()
+            pipe.recv()
+            has_begun = True
+            found: tuple[Reply, bool] = pipe.recv()
+            return found
+
+        self._since = monotonic()
+        exchanged = self._in_thread(exchange)
+        try:
+            reply, goes_on = await asyncio.wait_for(asyncio.shield(exchanged), limits.seconds)
+            if not goes_on:
+                await self._end()
             return reply
+        except TimeoutError:
+            await self._end(exchanged)
+            return said(504, f"That takes longer than {limits.seconds:g} seconds, and was ended. Ask for less of it.")
+        except asyncio.CancelledError:
+            # The reader has left. What is nearly done may end: killing it would lose what the worker has read.
+            with suppress(TimeoutError, EOFError, OSError):
+                await asyncio.wait_for(asyncio.shield(exchanged), limits.grace)
+            if not exchanged.done() or exchanged.exception() is not None or not exchanged.result()[1]:
+                await self._end(exchanged)
+            raise
+        except (EOFError, OSError):
+            await self._end()
+            return said(500, "What computed this ended. It was started again: ask once more.") if has_begun else None
+        finally:
+            self._since = None
 
-        return self._thread.submit(exchange)
+    def _in_thread(self, function: Callable[[], Found]) -> asyncio.Future[Found]:
+        return asyncio.wrap_future(self._thread.submit(function))
 
-    async def _end(self, reply: asyncio.Future[Reply]) -> None:
+    async def _end(self, exchanged: asyncio.Future[tuple[Reply, bool]] | None = None) -> None:
         """End the process, and with it what it was computing."""
-        process = self._process
-        assert process is not None
-        process.kill()
-        await asyncio.to_thread(process.join)
-        with suppress(EOFError, OSError):
-            await reply  # the pipe has ended, too
+        process, pipe = self._process, self._pipe
+        self._process = self._pipe = None
+        if process is not None:
+            process.kill()
+            await asyncio.to_thread(process.join)
+        if exchanged is not None:
+            with suppress(EOFError, OSError):
+                await exchanged  # the pipe has ended, too
+        if pipe is not None:
+            pipe.close()
 
 
 class Workers:
     """Several workers: questions about the same go to the same one, unless that is busy and another is not."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, folder: Path) -> None:
         self._most = settings.limits.waiting
-        self._workers = [Worker(settings) for _ in range(settings.workers)]
+        self._workers = [Worker(settings, folder) for _ in range(settings.workers)]
         self._of: OrderedDict[str, Worker] = OrderedDict()
 
     async def start(self) -> None:
@@ -157,3 +200,13 @@ class Workers:
             while len(self._of) > REMEMBERED:
                 self._of.popitem(last=False)
         return known
+
+
+def _context() -> BaseContext:
+    """How processes are started. On Linux they are forks of one that has imported torch: a new one is there at once."""
+    # Elsewhere libraries do not survive forks; before 3.11.1 other users could speak to the process that forks.
+    if sys.platform != "linux" or sys.version_info < (3, 11, 1):
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["regard.web.bench", "regard.web.rooms"])
+    return context
