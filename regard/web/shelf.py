@@ -15,6 +15,7 @@ from regard.printable import on_one_line
 from regard.web.guard import TooMuch
 from regard.web.settings import Limits
 
+EXAMPLES = {"example": Path(__file__).parent / "tables" / "graduates.csv"}  # tables that come with the page
 KINDS = (".csv", ".tsv", ".parquet", ".feather", ".arrow", ".csv.gz", ".tsv.gz")
 
 
@@ -49,6 +50,8 @@ class Shelf:
         """The file of a table."""
         if table in self._named:
             return self._named[table]
+        if table in EXAMPLES:
+            return EXAMPLES[table]
         if table not in self._dropped:
             raise MissingKey("That table is not here any more. Drop the file on the page again.")
         self._dropped.move_to_end(table)
