@@ -148,7 +148,7 @@ def _searched(keys: Tensor, places: Places, predicted: Tensor, pool: Executor) -
     """The widths with the least error of leave-one-out."""
     n_rows, n_quantities = len(keys), len(places.quantities)
     order = _shuffled(n_rows)
-    whole = LeaveOneOut(keys, places, predicted, order[: min(max(PAIRS // n_rows, LEAST_ASKED), MOST_ASKED)], pool)
+    whole = hidden(keys, places, predicted, pool)
     stages = [
         LeaveOneOut(keys[heard], places, predicted[heard], torch.arange(n_asked), pool)
         for n_asked, n_heard in STAGES
@@ -163,6 +163,13 @@ def _searched(keys: Tensor, places: Places, predicted: Tensor, pool: Executor) -
     typical = whole.nearest(factors[:n_quantities])
     alike = float((predicted[whole.asked] - predicted.mean(0)).square().sum(-1).mean())
     return Choice(widths, "leave-one-out", typical, len(whole.asked), error / alike if alike > 0 else math.nan)
+
+
+def hidden(keys: Tensor, places: Places, predicted: Tensor, pool: Executor | None) -> LeaveOneOut:
+    """The error that the search minimises in the end: of rows that are hidden from all others."""
+    n_rows = len(keys)
+    asked = _shuffled(n_rows)[: min(max(PAIRS // n_rows, LEAST_ASKED), MOST_ASKED)]
+    return LeaveOneOut(keys, places, predicted, asked, pool)
 
 
 class Search:

@@ -52,3 +52,12 @@ def check_columns(path: Path, wanted: list[str], names: list[str]) -> None:
                 f"A key or a value must be one column: {path.name} has {names.count(name)} called {name!r}. "
                 f"Rename them."
             )
+
+
+def check_count(path: Path, count: int, most: int) -> None:
+    """Raise if a file has more columns than may be looked at together."""
+    if count > most:
+        raise TableError(
+            f"{path.name} must have at most {most:,} columns to be looked at as a whole: it has {count:,}. "
+            f"Save those that matter as a table of their own."
+        )

@@ -17,7 +17,7 @@ import pyarrow as arrow
 import pyarrow.csv as arrow_csv
 
 from regard.database.cells import understand
-from regard.database.column_names import check_columns
+from regard.database.column_names import check_columns, check_count
 from regard.database.csv_conventions import DELIMITERS, SIGNS, TEXT_MARKS, WRITING
 from regard.database.number_and_date_parsing import Style
 from regard.database.text_bytes import chunks_of, contents
@@ -40,8 +40,7 @@ def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, 
         usual: what stands between the cells, unless the first records say otherwise.
     """
     content = contents(path)
-    start = next(chunks_of(path, content), b"")[:_SAMPLE]
-    sample = start.decode("utf-8-sig", errors="replace") + "\n" * (len(start) < _SAMPLE)  # the last record is whole
+    sample = _sample(path, content)
     delimiter = find_delimiter(sample, usual)
     n_columns = len(next(iter(_records(sample, delimiter)), []))
     notes = {"": check_quotes(chunks_of(path, content), delimiter, n_columns, path.name)}
@@ -60,6 +59,23 @@ def read_csv(path: Path, wanted: list[str], usual: str) -> tuple[Any, dict[str, 
         fields.append(arrow.field(name, cells.array.type, metadata={WRITING: cells.writing}))
         notes[name] = cells.notes
     return arrow.table(arrays, schema=arrow.schema(fields)), notes
+
+
+def csv_names(path: Path, usual: str, most: int) -> list[str]:
+    """What the columns of a CSV file are called, without the spaces around names; an error where there are too many."""
+    content = contents(path)
+    delimiter = find_delimiter(_sample(path, content), usual)
+    # Counted before anything is made of them: a million columns take most of a minute.
+    header = next(chunks_of(path, content), b"").lstrip(b"\r\n").partition(b"\n")[0]
+    if header.count(delimiter.encode()) > most:
+        check_count(path, 1 + header.count(delimiter.encode()), most)
+    return [name.strip() for name in _File(path, content, delimiter).names()]
+
+
+def _sample(path: Path, content: Any) -> str:
+    """What the delimiter and the decimal point are judged by."""
+    start = next(chunks_of(path, content), b"")[:_SAMPLE]
+    return start.decode("utf-8-sig", errors="replace") + "\n" * (len(start) < _SAMPLE)  # the last record is whole
 
 
 def _with_marks(file: _File, name: str) -> Any:

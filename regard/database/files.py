@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from regard.database.arrow_buffers import expanded_size
-from regard.database.column_names import check_columns, closest
+from regard.database.column_names import check_columns, check_count, closest
 from regard.database.expanded_size import column_size
 from regard.database.parquet import read_parquet
 from regard.database.text_bytes import COMPRESSED, check_size
@@ -25,9 +26,43 @@ ADVICE = {
 """What to do, by what pyarrow says."""
 OTHER_ADVICE = "Check that it is whole, and of the kind that its name says."
 
+Read = TypeVar("Read")
+
 
 def read_file(path: Path, wanted: list[str]) -> tuple[Any, dict[str, list[str]]]:
     """The wanted columns of a file as an Arrow table, and what has to be said about each."""
+
+    def read(kind: str) -> tuple[Any, dict[str, list[str]]]:
+        if kind in CSV:
+            from regard.database.delimited import read_csv
+
+            return read_csv(path, wanted, CSV[kind])
+        return (read_parquet if kind in PARQUET else _read_arrow)(path, wanted), {}
+
+    return _whatever_is_in_it(path, read)
+
+
+def names_in(path: Path, most: int) -> list[str]:
+    """What the columns of a file are called; an error where there are more than so many."""
+
+    def read(kind: str) -> list[str]:
+        if kind in CSV:
+            from regard.database.delimited import csv_names
+
+            return csv_names(path, CSV[kind], most)
+        if kind in PARQUET:
+            names: list[str] = importlib.import_module("pyarrow.parquet").read_schema(path).names
+        else:
+            check_size(path, expanded_size(path))
+            names = importlib.import_module("pyarrow.feather").read_table(path, memory_map=False).column_names
+        check_count(path, len(names), most)
+        return names
+
+    return _whatever_is_in_it(path, read)
+
+
+def _whatever_is_in_it(path: Path, read: Callable[[str], Read]) -> Read:
+    """What is read of a file, by the kind that its name says, or an error that names the file."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     kind = next((suffix for suffix in reversed(suffixes) if suffix not in COMPRESSED), "")
     if kind not in {*CSV, *PARQUET, *ARROW}:
@@ -45,11 +80,7 @@ def read_file(path: Path, wanted: list[str]) -> tuple[Any, dict[str, list[str]]]
         ) from None
     arrow = needs_pyarrow(f"reading {path.name}")
     try:
-        if kind in CSV:
-            from regard.database.delimited import read_csv
-
-            return read_csv(path, wanted, CSV[kind])
-        return (read_parquet if kind in PARQUET else _read_arrow)(path, wanted), {}
+        return read(kind)
     except (arrow.ArrowException, OSError, UnicodeDecodeError, MemoryError, OverflowError) as error:
         said = str(error) or type(error).__name__
         advice = next((advice for mark, advice in ADVICE.items() if mark in said), OTHER_ADVICE)

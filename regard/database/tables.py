@@ -93,10 +93,10 @@ def _columns_of(source: Any, wanted: list[str]) -> tuple[dict[str, Column], Entr
             f"A table must be a path, a pandas or polars frame, an Arrow table or a dict of columns: "
             f"got {type(source).__name__}. For keys and values in memory, use Database(keys, values)."
         )
-    return {name: _arrow_column(table, name) for name in wanted}, None, "row"
+    return {name: column_in(table, name) for name in wanted}, None, "row"
 
 
-def _arrow_column(table: Any, name: str) -> Column:
+def column_in(table: Any, name: str) -> Column:
     from regard.database.arrow_columns import arrow_column
 
     column = arrow_column(name, table.column(name))

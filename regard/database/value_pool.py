@@ -167,6 +167,11 @@ class ValuePool:
                     parts.append((codes.unsqueeze(-1) == frequent).double())
         return torch.cat(parts, dim=-1) if parts else None
 
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the first value column, in its own units; 1 where it is no quantity."""
+        return float(self._centred[0][1].square().mean().sqrt()) if 0 in self._centred else 1.0
+
     @cached_property
     def block_size(self) -> int:
         """How many queries are pooled at a time."""

@@ -18,6 +18,7 @@ from regard.web.guard import TooMuch
 from regard.web.settings import Limits
 
 PACE = 16 << 10  # bytes a second, at least, of a file that arrives
+EXAMPLES = {"example": Path(__file__).parent / "tables" / "graduates.csv"}  # tables that come with the page
 KINDS = (".csv", ".tsv", ".parquet", ".feather", ".arrow", ".csv.gz", ".tsv.gz")
 
 
@@ -52,6 +53,8 @@ class Shelf:
         """The file of a table."""
         if table in self._named:
             return self._named[table]
+        if table in EXAMPLES:
+            return EXAMPLES[table]
         if table not in self._dropped:
             raise MissingKey(GONE)
         self._dropped.move_to_end(table)

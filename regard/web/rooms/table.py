@@ -1,18 +1,219 @@
-"""The room table."""
+"""The room of a table: a query, the rows behind its answer, the curve of all queries, and the error of each width."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
 
-from regard.web.asked import Asked
+from regard import Answer, Database, Equal, Gaussian, Score
+from regard.database.columns import CategoryColumn, Column, Quantity
+from regard.database.precision import WORTHWHILE
+from regard.database.render import answer_report, entry_text
+from regard.errors import OptionError
+from regard.printable import on_one_line, short_name
+from regard.web.asked import AboutTable, Asked
+from regard.web.rooms.table_asked import (
+    AboutCurve,
+    AboutErrors,
+    AboutLines,
+    AboutPoints,
+    AboutQuery,
+    AboutWidths,
+)
+from regard.web.rooms.table_columns import described, entry_of, frequent, is_line, number_in, suggested, written
+from regard.web.rooms.table_kept import Kept, Tables
+from regard.web.rooms.table_points import points
+from regard.web.rooms.table_python import lines
 from regard.web.settings import Settings
+
+SHARES = 6  # categories whose probabilities are shown
+MOST_NOTES = 12
 
 
 class TableRoom:
-    """Computes for the room."""
+    """Reads tables, and asks the library about them."""
 
-    operations: ClassVar[Mapping[str, type[Asked]]] = {}
+    operations: ClassVar[Mapping[str, type[Asked]]] = {
+        "open": AboutTable,
+        "best": AboutWidths,
+        "answer": AboutQuery,
+        "curve": AboutCurve,
+        "points": AboutPoints,
+        "errors": AboutErrors,
+        "python": AboutLines,
+    }
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._tables = Tables()
+
+    def open(self, asked: AboutTable, file: Path) -> Any:
+        """What a table has: its columns, and some to begin with."""
+        whole = self._tables.get(asked.table, file).whole
+        notes = [*whole.unread, *(note for notes in whole.said.values() for note in notes)]
+        return {
+            "rows": len(whole),
+            "columns": [described(column) for column in whole.columns],
+            "suggested": suggested(whole),
+            "notes": [short_name(note, 400) for note in notes[:MOST_NOTES]],
+        }
+
+    def best(self, asked: AboutWidths, file: Path) -> Any:
+        """The widths that predict hidden rows best."""
+        kept = self._tables.get(asked.table, file)
+        hidden = kept.hidden(asked.keys, asked.value, asked.known)
+        best = dict(zip(asked.known, hidden.best, strict=True))
+        return {"widths": [best.get(place) for place in range(len(asked.keys))], "method": hidden.choice.method}
+
+    def answer(self, asked: AboutQuery, file: Path) -> Any:
+        """The output of a query, with the rows behind it."""
+        kept = self._tables.get(asked.table, file)
+        database = kept.database(asked.keys, asked.value)
+        query = _query(asked, database)
+        (answer,) = database.attend([query], score=_score(asked, database), top=asked.top)
+        keys, value = database._pairs.keys, database._pairs.values[0]
+        rows = [row.index for row in answer.rows]
+        return {
+            "found": answer.found,
+            "query": [written(column, query[column.name]) if column.name in query else None for column in keys],
+            "at": [number_in(column, query.get(column.name)) for column in keys],
+            "output": _output(value, answer),
+            "rows": rows,
+            "weights": [row.weight for row in answer.rows],
+            "rest": answer.rest,
+            "effective": answer.effective_rows,
+            "n": answer.n_rows,
+            "left_out": answer.n_left_out,
+            "report": _told(answer, asked, kept),
+        }
+
+    def curve(self, asked: AboutCurve, file: Path) -> Any:
+        """The outputs of queries along one key; the others stay as they are."""
+        kept = self._tables.get(asked.table, file)
+        database = kept.database(asked.keys, asked.value)
+        along = _along(asked, database)
+        query, score = _query(asked, database), _score(asked, database)
+        queries = [{**query, along.name: entry_of(along, at)} for at in asked.at]
+        if len(database) >= WORTHWHILE:  # one by one, only rows that are near enough are weighed
+            answers = [database.attend([each], score=score, top=1)[0] for each in queries]
+        else:
+            answers = list(database.attend(queries, score=score, top=1))
+        value = database._pairs.values[0]
+        outputs = [_output(value, answer) for answer in answers]
+        shares = _shares(value, answers) if isinstance(value, CategoryColumn) else None
+        return {
+            "at": asked.at,
+            "values": [each["number"] for each in outputs],
+            "spreads": [each["spread"] for each in outputs],
+            "shares": shares,
+        }
+
+    def points(self, asked: AboutPoints, file: Path) -> Any:
+        """The rows as points, or counted in cells where they are many."""
+        database = self._tables.get(asked.table, file).database(asked.keys, asked.value)
+        along = _along(asked, database)
+        rows = database._pairs.complete_in([asked.along])
+        value = database._pairs.values[0]
+        found = points(along, value, rows)
+        if found["lanes"] is not None:
+            assert isinstance(value, CategoryColumn)
+            found["lanes"] = [short_name(entry_text(value.categories[code])) for code in found["lanes"][:SHARES]]
+        return found
+
+    def errors(self, asked: AboutErrors, file: Path) -> Any:
+        """The error of leave-one-out by each of some widths of one key."""
+        kept = self._tables.get(asked.table, file)
+        if asked.along not in asked.known:
+            raise OptionError("The key whose width changes must be one that counts.")
+        hidden = kept.hidden(asked.keys, asked.value, asked.known)
+        place = asked.known.index(asked.along)
+        best = hidden.best if any(asked.width(each) is None for each in asked.known) else []
+        held = [asked.width(key) if asked.width(key) is not None else best[at] for at, key in enumerate(asked.known)]
+        widths = [[*held[:place], tried, *held[place + 1 :]] for tried in asked.tried]
+        return {
+            "tried": asked.tried,
+            "errors": hidden.errors(widths),
+            "measure": hidden.measure,
+            "hidden": hidden.n_hidden,
+        }
+
+    def python(self, asked: AboutLines, file: Path) -> Any:
+        """The lines of Python that compute an answer."""
+        kept = self._tables.get(asked.table, file)
+        database = kept.database(asked.keys, asked.value)
+        label = None if asked.label is None else kept.column(asked.label)
+        pairs = database._pairs
+        return {"python": lines(asked, pairs.keys, pairs.values[0], label, _query(asked, database))}
+
+
+def _query(asked: AboutQuery, database: Database) -> dict[str, Any]:
+    """The query by names, as the library takes it."""
+    keys = database._pairs.keys
+    return {keys[place].name: entry_of(keys[place], asked.query[place]) for place in asked.known}
+
+
+def _score(asked: AboutWidths, database: Database) -> dict[str, Score] | None:
+    """A score for each key that was given a width; None where the table chooses them all."""
+    scores: dict[str, Score] = {}
+    for place in asked.known:
+        width, column = asked.width(place), database._pairs.keys[place]
+        if width is None:
+            continue
+        if isinstance(column, Quantity):
+            scores[column.name] = Gaussian(width)
+        elif width > 1:
+            raise OptionError(f"What a row weighs that differs in a category must be at most 1: got {width:g}.")
+        else:
+            scores[column.name] = -math.log(width) * Equal()
+    return scores or None
+
+
+def _along(asked: AboutCurve | AboutPoints, database: Database) -> Column:
+    if asked.along >= len(asked.keys):
+        raise OptionError(f"`along` must be from 0 to {len(asked.keys) - 1}: got {asked.along}.")
+    return database._pairs.keys[asked.along]
+
+
+def _output(value: Column, answer: Answer) -> dict[str, Any]:
+    """An output in numbers: where it lies on the value's line, how far rows spread; of categories the likeliest."""
+    found: dict[str, Any] = {"number": None, "spread": None, "shares": None}
+    if not answer.found:
+        return found
+    if isinstance(value, CategoryColumn):
+        likely = list((answer.probabilities or {}).items())[:SHARES]
+        return found | {"shares": [[short_name(entry_text(name)), share] for name, share in likely]}
+    if is_line(value):
+        spread = answer.std
+        if spread is not None and not isinstance(spread, float):
+            spread = spread.total_seconds() / (3600 if value.unit == "hours" else 86400)  # type: ignore[attr-defined]
+        return found | {"number": number_in(value, answer.value), "spread": spread}
+    return found
+
+
+def _shares(value: CategoryColumn, answers: Sequence[Answer]) -> list[list[float | None]]:
+    """The probability of each of the most frequent categories along the curve."""
+    names = [value.categories[code] for code in frequent(value, SHARES)]
+    likely = [(answer.probabilities or {}) if answer.found else None for answer in answers]
+    return [[None if each is None else each.get(name, 0.0) for each in likely] for name in names]
+
+
+def _told(answer: Answer, asked: AboutQuery, kept: Kept) -> dict[str, Any]:
+    """The answer as the library tells it, with so many of its rows."""
+    rows = answer.rows
+    if asked.label is not None:
+        column = kept.column(asked.label)
+        rows = [row._replace(index=column.entries[row.index]) for row in rows[: asked.told]]
+        answer = replace(answer, labels=replace(answer.labels, index=column.name))
+    rest = answer.rest + sum(row.weight for row in answer.rows[asked.told :])
+    report = answer_report(replace(answer, rows=rows[: asked.told], rest=rest))
+    return {
+        "headline": short_name(report.headline, 300),
+        "warning": report.warning,
+        "header": [short_name(each, 60) for each in report.header],
+        "lines": [[short_name(cell, 60) for cell in line] for line in report.lines],
+        "numeric": report.numeric,
+        "notes": [on_one_line(note)[:400] for note in report.notes],
+    }
