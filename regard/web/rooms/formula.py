@@ -15,6 +15,8 @@ from regard.web.rooms.formula_asked import Formula, Picture
 from regard.web.rooms.formula_python import lines
 from regard.web.settings import Settings
 
+SUMMING_TO_1 = ("convex", "one-hot", "uniform")  # kinds of weights that have an entropy
+
 
 class FormulaRoom:
     """Computes what the page does not compute itself, by the library: nothing is defined a second time."""
@@ -31,7 +33,7 @@ class FormulaRoom:
         return {
             "weights": view.dense()[0].tolist(),
             "output": view.output[0].tolist(),
-            "entropy": view.entropy().item(),
+            "entropy": view.entropy().item() if view.kind in SUMMING_TO_1 else None,
             "kind": view.kind,
             "field": None if asked.field is None else _field(asked, _points(asked.field.queries()), keys, values),
         }

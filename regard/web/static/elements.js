@@ -20,6 +20,15 @@ export const text = (x, y, words, kind = "ink", anchor = "start", more = {}) =>
 export const drawing = (width, height, label, ...children) =>
   shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, ...children);
 
+// Changes of what is drawn again and again: what is there already is not written again, which a browser would act upon.
+export function put(node, attributes) {
+  const known = (node.known ??= {});
+  for (const name in attributes) if (known[name] !== attributes[name]) node.setAttribute(name, (known[name] = attributes[name]));
+}
+export function write(node, words) {
+  if (node.written !== words) node.textContent = node.written = words;
+}
+
 // From data to the units of a drawing, and back.
 export function axis(low, high, from, to) {
   const span = high - low || 1;

@@ -1,10 +1,11 @@
 // Weights as every room draws them: a list with bars, a matrix of cells, and the legend of the scale.
 // All are SVG, so that what is seen is what is saved; widths are in units of the drawing.
-import { drawing, shape, text } from "./elements.js";
+import { drawing, put, shape, text, write } from "./elements.js";
 import { inCell, largestOf, legend, levelOf, LEVELS, percent, threeDigits } from "./numbers.js";
 
 const LETTER = 7.2; // about as wide as a letter of 12 units is
 const SPARE = 6;
+const PERCENT = 58; // units for a weight in percents, "<0.01%" at most
 
 export const cut = (words, most) => {
   const letters = [...words];
@@ -14,22 +15,51 @@ const widest = (names, most) => Math.min(Math.max(...names.map(each => [...each]
 
 // Entries are { name, weight, more }: `more` stands between the name and the bar. Bars run to the largest weight.
 // `onchoose` is told the place of an entry that is clicked; whoever draws gives the keyboard a way of its own.
-export function bars(entries, { width = 400, label, height = 22, names = 18, largest, onchoose, chosen } = {}) {
-  const most = largest ?? largestOf(entries.map(({ weight }) => Math.abs(weight)));
-  const left = widest(entries.map(({ name }) => name), names) * LETTER + SPARE;
-  const details = entries.some(({ more }) => more) ? widest(entries.map(({ more }) => more ?? ""), 14) * LETTER + SPARE : 0;
-  const from = left + details + 52, room = Math.max(width - from, 40);
-  const rows = entries.map(({ name, weight, more }, place) => {
+export const bars = (entries, { onchoose, ...options } = {}) => new Bars(onchoose).show(entries, options);
+
+// The same, for weights that move: rows are made once, and only what changes is written.
+export class Bars {
+  constructor(onchoose) {
+    this.onchoose = onchoose;
+    this.rows = [];
+    this.svg = drawing(1, 1, "weights");
+  }
+
+  show(entries, { width = 400, label = "weights", height = 22, names = 18, largest, chosen } = {}) {
+    const most = largest ?? largestOf(entries.map(({ weight }) => Math.abs(weight)));
+    const left = widest(entries.map(({ name }) => name), names) * LETTER + SPARE;
+    const details = entries.some(({ more }) => more) ? widest(entries.map(({ more }) => more ?? ""), 14) * LETTER + SPARE : 0;
+    const from = left + details + PERCENT, room = Math.max(width - from, 40);
+    while (this.rows.length < entries.length) this.rows.push(this.row(this.rows.length, height));
+    while (this.rows.length > entries.length) this.rows.pop().group.remove();
+    put(this.svg, { viewBox: `0 0 ${width} ${Math.max(entries.length, 1) * height}`, "aria-label": label });
+    entries.forEach(({ name, weight, more }, place) => {
+      const { group, title, back, called, told, share, bar } = this.rows[place];
+      put(group, { class: place === chosen ? "entry is-chosen" : "entry" });
+      put(back, { width });
+      put(called, { class: place === chosen ? "ink strong" : "ink" });
+      put(told, { x: left + details - SPARE });
+      put(share, { x: from - 8 });
+      put(bar, { x: from, width: Math.max((room * Math.abs(weight)) / most || 0, 0) });
+      write(title, `${name}: ${threeDigits(weight)}`);
+      write(called, cut(name, names));
+      write(told, cut(more ?? "", 14));
+      write(share, percent(weight));
+    });
+    return this.svg;
+  }
+
+  row(place, height) {
     const middle = (place + 0.5) * height;
-    return shape("g", { class: place === chosen ? "entry is-chosen" : "entry", "data-place": place, onclick: onchoose ? () => onchoose(place) : null },
-      shape("title", {}, `${name}: ${threeDigits(weight)}`),
-      shape("rect", { x: 0, y: middle - height / 2, width, height, fill: "transparent" }),
-      text(0, middle + 4, cut(name, names), place === chosen ? "ink strong" : "ink"),
-      more ? text(left + details - SPARE, middle + 4, cut(more, 14), "quiet number", "end") : null,
-      text(from - 8, middle + 4, percent(weight), "ink number", "end"),
-      shape("rect", { x: from, y: middle - height * 0.3, width: Math.max((room * Math.abs(weight)) / most || 0, 0), height: height * 0.6, rx: 1.5, class: "bar" }));
-  });
-  return drawing(width, Math.max(entries.length, 1) * height, label ?? "weights", ...rows);
+    const row = {
+      title: shape("title"), back: shape("rect", { x: 0, y: middle - height / 2, height, fill: "transparent" }),
+      called: text(0, middle + 4, ""), told: text(0, middle + 4, "", "quiet number", "end"), share: text(0, middle + 4, "", "ink number", "end"),
+      bar: shape("rect", { y: middle - height * 0.3, height: height * 0.6, rx: 1.5, class: "bar" }),
+    };
+    row.group = shape("g", { "data-place": place, onclick: this.onchoose ? () => this.onchoose(place) : null }, ...Object.values(row));
+    this.svg.append(row.group);
+    return row;
+  }
 }
 
 // The scale from 0 to the largest weight, with five entries at equal distances.

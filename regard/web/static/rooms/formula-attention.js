@@ -96,6 +96,13 @@ export function weigh(query, points, settings) {
   return answers ? { weights: [...weights], output: [...outputs] } : null;
 }
 
+// Which keys one query may attend to, as 0 and 1.
+export function allowed(query, { keys, on, dim }, settings) {
+  const found = new Uint8Array(on.length);
+  allowInto(found, query, 0, keys, dim, on, settings);
+  return found;
+}
+
 // The middles of the cells of a picture, from its top: as the server has them.
 export function middles({ low, high, shape }) {
   const axes = shape.map((count, axis) => Array.from({ length: count }, (_, place) => low[axis] + ((high[axis] - low[axis]) * (place + 0.5)) / count));

@@ -1,15 +1,16 @@
 // One column of the room: a score and a rule, the weights and outputs that they give, and how those are shown.
 import { ask, paced } from "../server.js";
-import { drawing, element, shape, text } from "../elements.js";
-import { LEVELS, plain } from "../numbers.js";
-import { bars } from "../weights.js";
-import { entropy, field, inEffect, isOurs, weigh } from "./formula-attention.js";
+import { element, write } from "../elements.js";
+import { Bars } from "../weights.js";
+import { allowed, entropy, field, isOurs, weigh } from "./formula-attention.js";
 import { fineness } from "./formula-field.js";
 import { Plane } from "./formula-plane.js";
-import { fixed, KINDS, RULES, SCORES, terms, told, valueName } from "./formula-words.js";
+import { Numbers, Range, Sum } from "./formula-readings.js";
+import { KINDS, NOWHERE, RULES, SCORES, told } from "./formula-words.js";
 
 const LISTED = 12; // bars
-const PIXELS = 192, ARROWS = 15, STEPS = 241; // of a field, at most
+const ARROWS = 15, STEPS = 241; // of a field along each axis
+const PIXELS = { here: 192, there: 96, moving: 48 }; // at most: what is computed here, and by the server
 
 export class Column {
   constructor(label, room) {
@@ -20,16 +21,18 @@ export class Column {
     this.refusal = "";
     this.plane = new Plane(label);
     this.ask = paced(asked => this.answer(asked));
+    this.sum = new Sum();
     this.formulas = element("p", { class: "formulas" });
-    this.sum = element("p", { class: "sum" });
-    this.notice = element("p", { class: "refusal", hidden: true });
-    this.list = element("figure", { class: "weights-list" });
-    this.numbers = element("dl", { class: "numbers" });
-    this.range = element("figure", { class: "range" });
+    this.notice = element("p", { class: "refusal", role: "status", hidden: true });
+    this.bars = new Bars(place => this.room.choose({ kind: "key", index: this.listed[place] }));
+    this.more = element("figcaption");
+    this.list = element("figure", { class: "weights-list" }, this.bars.svg, this.more);
+    this.numbers = new Numbers();
+    this.range = new Range();
     this.caption = element("p", { class: "caption" });
     this.root = element("section", { class: "column", "aria-label": label },
-      element("div", { class: "words" }, this.sum, this.formulas, this.notice),
-      element("div", { class: "seen" }, this.plane.root, element("div", { class: "readings" }, this.list, this.numbers, this.range, this.caption)));
+      element("div", { class: "words" }, this.sum.root, this.formulas, this.notice),
+      element("div", { class: "seen" }, this.plane.root, element("div", { class: "readings" }, this.list, this.numbers.root, this.range.root, this.caption)));
   }
 
   get kind() {
@@ -39,9 +42,9 @@ export class Column {
   grid(isMoving) {
     const { points, space, shared } = this.room;
     if (!shared.field) return null;
-    const { across, up, dim } = points.axes(space), settings = this.room.settingsOf(this);
-    const most = space === "heights" ? STEPS : space === "points" ? ARROWS : isOurs(settings) ? PIXELS : 64;
-    const side = space === "colours" ? fineness(points.keys.length, isMoving || !isOurs(settings), most) : most;
+    const { across, up, dim } = points.axes(space), ours = isOurs(this.room.settingsOf(this));
+    const finest = ours ? PIXELS.here : isMoving ? PIXELS.moving : PIXELS.there;
+    const side = space === "heights" ? STEPS : space === "points" ? ARROWS : fineness(points.keys.length, isMoving, finest);
     return dim === 1 ? { low: [across[0]], high: [across[1]], shape: [side] } : { low: [across[0], up[0]], high: [across[1], up[1]], shape: [side, side] };
   }
 
@@ -53,8 +56,8 @@ export class Column {
   }
 
   here(settings, isMoving) {
-    const { points, space, shared } = this.room;
-    const arrays = points.arrays(space), given = { ...settings, ...shared };
+    const { points, space, shared, arrays } = this.room;
+    const given = { ...settings, ...shared };
     const found = weigh(points.queryIn(space), arrays, given);
     this.asked = null; // an answer that is still on its way is late
     if (this.isStale) {
@@ -70,11 +73,10 @@ export class Column {
   }
 
   there(settings, isMoving) {
-    const grid = this.isStale ? this.grid(isMoving) : null;
-    const isAnew = this.isStale;
-    this.isStale = false;
-    this.asked = { ...this.room.question(settings), field: isOurs(settings) ? null : grid };
-    this.ask({ asked: this.asked, grid: isOurs(settings) ? null : grid, isAnew });
+    const isAnew = this.isStale && !isOurs(settings), grid = isAnew ? this.grid(isMoving) : null;
+    if (isAnew) this.isStale = isMoving;
+    this.asked = { ...this.room.question(settings), field: grid };
+    this.ask({ asked: this.asked, grid, isAnew });
   }
 
   async answer({ asked, grid, isAnew }) {
@@ -85,78 +87,71 @@ export class Column {
       if (error.name === "AbortError") return;
       refusal = error.message;
     }
-    const isLate = this.asked === null || this.asked.keys.length !== asked.keys.length || this.asked.rule !== asked.rule || this.asked.score !== asked.score;
-    if (isLate) return;
+    // Of what is no longer shown. While something is dragged, the answer to a place a little before is shown.
+    if (this.asked === null || formOf(this.asked) !== formOf(asked)) return;
     this.refusal = refusal;
-    this.result = found && { weights: asNumbers(found.weights), output: asNumbers(found.output), entropy: found.entropy ?? NaN, kind: found.kind };
+    this.result = found && { weights: asNumbers(found.weights), output: asNumbers(found.output), entropy: found.entropy, kind: found.kind };
     if (found?.field) this.outputs = { grid, values: Float64Array.from(found.field.flat(), each => each ?? NaN) };
-    else if (isAnew && !isOurs(this.room.settingsOf(this))) this.outputs = null;
-    this.isFieldNew = true;
+    else if (isAnew) this.outputs = null;
+    if (isAnew) this.isFieldNew = true;
     this.show();
+    this.room.answered(this);
+  }
+
+  // Before anything is drawn: reading a size after writing has the page laid out once more.
+  measure() {
+    this.size = Math.max(Math.round(this.plane.root.clientWidth), 200);
+    this.width = Math.max(Math.round(this.list.clientWidth), 200);
   }
 
   show() {
-    const { points, space } = this.room;
-    this.plane.lay(this.room.sizeOf(this), points, space);
-    if (this.isFieldNew || this.drawnSpace !== space) this.plane.drawField(this.outputs?.values ?? null, this.outputs?.grid, points, space);
+    const { points, space, shared, arrays, edition } = this.room;
+    const isLaid = this.plane.lay(this.size, points, space);
+    if (this.isFieldNew || isLaid) this.plane.drawField(this.outputs?.values ?? null, this.outputs?.grid, points, space);
     this.isFieldNew = false;
-    this.drawnSpace = space;
-    this.plane.drawRegion(points, space, this.kind);
-    this.plane.draw(points, space, this.result);
+    this.plane.draw(points, space, this.result, {
+      edition, kind: this.kind, allowed: shared.mask === "all" ? null : allowed(points.queryIn(space), arrays, shared),
+    });
     this.showWords();
     this.showBars();
-    this.showNumbers();
-    this.showRange();
+    this.numbers.show(this.result);
+    this.range.root.hidden = space !== "colours";
+    if (space === "colours") this.range.show(points, this.result, this.kind, this.width);
   }
 
   showWords() {
-    const { points, space } = this.room, settings = this.room.settingsOf(this);
+    const { points, space } = this.room, settings = this.room.settingsOf(this), { dim } = points.axes(space);
     this.notice.hidden = !this.refusal;
-    this.notice.textContent = this.refusal;
-    this.sum.hidden = Boolean(this.refusal);
-    const { dim } = points.axes(space);
-    const said = `a(q, k) = ${SCORES[settings.score].formula(settings, dim)}\u2003α = ${RULES[settings.rule].formula(settings)}`;
-    if (this.formulas.textContent !== said) this.formulas.textContent = said;
-    if (this.result) this.sum.replaceChildren(...this.sumOf(space));
-  }
-
-  sumOf(space) {
-    const { terms: shown, rest } = terms(this.result.weights);
-    const parts = [element("span", { class: "head" }, "Attention(q, D) = ")];
-    shown.forEach(({ weight, index }, place) => {
-      if (place) parts.push(element("span", { class: "sign" }, weight < 0 ? " − " : " + "));
-      parts.push(element("span", { class: "term" }, element("b", {}, fixed(place ? Math.abs(weight) : weight)), `·${valueName(index)}`));
-    });
-    if (shown.length === 0) parts.push(element("span", { class: "term" }, "nothing: no key has weight"));
-    if (rest) parts.push(element("span", { class: "sign" }, ` + ${rest} more`));
-    parts.push(element("span", { class: "sign" }, " = "), element("span", { class: "total" }, told(this.result.output)));
-    if (space === "colours") this.colour(parts);
-    return parts;
-  }
-
-  colour(parts) {
-    const level = this.room.levelOf(this.result.output[0]);
-    const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
-    swatch.style.background = `var(--w${level})`;
-    parts.push(swatch);
+    write(this.notice, this.refusal);
+    this.sum.root.hidden = Boolean(this.refusal);
+    write(this.formulas, `a(q, k) = ${SCORES[settings.score].formula(settings, dim)}\u2003α = ${RULES[settings.rule].formula(settings)}`);
+    if (this.result) this.sum.show(this.result, points, space === "colours" ? this.room.levelOf(this.result.output[0]) : null);
+    const isNowhere = this.result?.weights.every(each => each === 0);
+    write(this.caption, this.refusal ? "" : isNowhere ? NOWHERE : KINDS[this.kind]);
   }
 
   entries() {
-    const { points, space } = this.room;
-    const all = points.keys.map((each, index) => ({
-      index, name: points.nameOf(index), weight: this.result?.weights[index] ?? 0, more: each.on ? told(points.valueOf(index, space)) : "off",
-    }));
-    return all.length <= LISTED ? all : [...all].sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight)).slice(0, LISTED);
+    const { points, space, edition } = this.room, { keys } = points;
+    if (edition !== this.toldOf) {
+      this.toldOf = edition;
+      this.names = keys.map((_, index) => points.nameOf(index));
+      this.told = keys.map((each, index) => (each.on ? told(points.valueOf(index, space), points.extent) : "off"));
+    }
+    let listed = [...keys.keys()];
+    const weightOf = index => (this.result ? this.result.weights[index] ?? 0 : NaN);
+    if (keys.length > LISTED) listed = listed.sort((a, b) => Math.abs(weightOf(b)) - Math.abs(weightOf(a)) || a - b).slice(0, LISTED);
+    this.listed = listed;
+    return listed.map(index => ({ name: this.names[index], weight: weightOf(index), more: this.told[index] }));
   }
 
   showBars() {
-    const { points } = this.room, entries = this.entries();
-    const chosen = entries.findIndex(({ index }) => points.chosen.kind !== "query" && index === points.chosen.index);
-    const hidden = points.keys.length - entries.length;
-    this.list.replaceChildren(bars(entries, {
-      width: this.room.widthOf(this), names: 6, height: 21, label: this.label(), chosen: chosen < 0 ? undefined : chosen,
-      onchoose: place => this.room.choose({ kind: "key", index: entries[place].index }),
-    }), ...(hidden ? [element("figcaption", {}, `The ${entries.length} heaviest of ${points.keys.length} keys.`)] : []));
+    const { points, isMoving } = this.room, entries = this.entries();
+    const chosen = points.chosen.kind === "query" ? -1 : this.listed.indexOf(points.chosen.index);
+    // Who hears the page is told what moved once it lies still.
+    if (!isMoving || !this.said) this.said = this.label();
+    this.bars.show(entries, { width: this.width, names: 6, height: 21, label: this.said, chosen: chosen < 0 ? undefined : chosen });
+    write(this.more, entries.length < points.keys.length ? `The ${entries.length} heaviest of ${points.keys.length} keys.` : "");
+    this.more.hidden = entries.length === points.keys.length;
   }
 
   label() {
@@ -165,39 +160,7 @@ export class Column {
     const heaviest = this.result.weights.indexOf(Math.max(...this.result.weights));
     return `Weights of ${points.keys.length} keys; the heaviest is ${points.keys[heaviest]?.name ?? `key ${heaviest + 1}`}. The output is ${told(this.result.output)}.`;
   }
-
-  showNumbers() {
-    const { result } = this, weights = result?.weights ?? [];
-    const sum = weights.reduce((total, each) => total + each, 0);
-    const isOne = Math.abs(sum - 1) < 1e-9;
-    const facts = [
-      ["Entropy", result && isOne ? `${plain(result.entropy)} nats` : "–"], ["Keys in effect", result ? plain(inEffect(weights)) : "–"],
-      ["Sum of weights", result ? plain(sum) : "–"],
-    ];
-    this.numbers.replaceChildren(...facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
-    this.caption.textContent = this.refusal ? "" : KINDS[this.kind];
-  }
-
-  // The scale of the colours, where the keys' values are on it, the interval that outputs lie in, and the output.
-  showRange() {
-    const { points, space } = this.room;
-    this.range.hidden = space !== "colours";
-    if (space === "colours") this.range.replaceChildren(rangeOf(points, this.result, this.kind, this.room.widthOf(this)));
-  }
 }
 
 const asNumbers = given => given.map(each => each ?? NaN);
-
-function rangeOf(points, result, kind, width) {
-  const [low, high] = points.extent.c, wide = (width - 12) / (LEVELS + 1), left = 6;
-  const x = value => left + ((Math.min(Math.max(value, low), high) - low) / (high - low)) * (width - 12);
-  const on = points.keys.filter(each => each.on).map(each => each.c);
-  const [from, to] = kind === "conic" ? [on.some(each => each < 0) ? low : 0, on.some(each => each > 0) ? high : 0] : [Math.min(...on), Math.max(...on)];
-  const hasHull = on.length > 0 && kind !== "linear", output = result?.output[0];
-  const parts = Array.from({ length: LEVELS + 1 }, (_, level) => shape("rect", { x: left + level * wide, y: 14, width: wide + 0.5, height: 14, fill: `var(--w${level})` }));
-  parts.push(shape("rect", { x: left, y: 14, width: width - 12, height: 14, class: "faint" }));
-  if (hasHull) parts.push(shape("path", { class: "bracket", d: `M${x(from)} 33v5H${x(to)}v-5` }), text((x(from) + x(to)) / 2, 52, kind === "conic" ? "cone of the values" : "hull of the values", "quiet small", "middle"));
-  parts.push(text(left, 52, plain(low), "quiet small number"), text(width - left, 52, plain(high), "quiet small number", "end"));
-  if (Number.isFinite(output)) parts.push(shape("path", { class: "pointer", d: `M${x(output)} 30l-6 -9h12z`, transform: "translate(0 -17)" }), shape("path", { class: "pointer-line", d: `M${x(output)} 12v18` }));
-  return drawing(width, 56, `Colours of values from ${plain(low)} to ${plain(high)}; the output is ${Number.isFinite(output) ? plain(output) : "unknown"}`, ...parts);
-}
+const formOf = ({ score, rule, keys, values, query }) => [score, rule, keys.length, query.length, values[0]?.length].join();

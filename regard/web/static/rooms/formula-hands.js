@@ -62,6 +62,6 @@ export function listen(plane, room) {
     if (!arrow) return work();
     const { chosen } = room.points, { across, up } = room.points.axes(room.space), far = event.shiftKey ? 5 : 1;
     const place = room.points.placeOf(chosen, room.space);
-    room.move(chosen, [across, up].map(([low, high], axis) => place[axis] + (arrow[axis] * far * (high - low)) / STEPS));
+    room.move(chosen, [across, up].map(([low, high], axis) => place[axis] + (arrow[axis] * far * (high - low)) / STEPS), true);
   });
 }

@@ -19,19 +19,18 @@ const heightOf = svg => {
 
 function columnDrawn(column, x) {
   const { plane, sum, formulas } = column, { size, box, canvas } = plane;
-  const parts = [text(x, 24, sum.textContent, "ink strong heading"), text(x, 46, formulas.textContent, "quiet")];
+  const parts = [text(x, 24, sum.root.textContent, "ink strong heading"), text(x, 46, formulas.textContent, "quiet")];
   if (!canvas.hidden && canvas.width) parts.push(shape("image", { ...box, x: x + box.x, y: HEAD + box.y, href: canvas.toDataURL(), preserveAspectRatio: "none" }));
   parts.push(placed(plane.svg, x, HEAD, size, size));
   let below = HEAD + size + GAP;
-  for (const figure of [column.list, column.range]) {
+  for (const figure of [column.list, column.range.root]) {
     const svg = figure.querySelector("svg");
     if (figure.hidden || !svg) continue;
     const { width, height } = heightOf(svg);
     parts.push(placed(svg, x, below, width, height));
     below += height + GAP;
   }
-  const numbers = [...column.numbers.querySelectorAll("div")].map(each => `${each.children[0].textContent} ${each.children[1].textContent}`).join(" · ");
-  parts.push(text(x, below, numbers, "quiet"));
+  parts.push(text(x, below, column.numbers.words, "quiet"));
   return { parts, height: below + MARGIN, width: Math.max(size, 460) };
 }
 

@@ -1,19 +1,18 @@
 // The drawing of one column: the plane (or the line with heights), its keys, the query, and the threads between them.
 // Units are pixels of the screen, so that letters have one size on every screen. Parts are made once and then moved.
-import { axis, drawing, element, shape, text, ticks } from "../elements.js";
+import { axis, drawing, element, put, shape, text, ticks, write } from "../elements.js";
 import { plain, signed } from "../numbers.js";
 import { cone, hull, levelOfValue, paint } from "./formula-field.js";
-import { told } from "./formula-words.js";
+import { placed } from "./formula-labels.js";
+import { told, valueName } from "./formula-words.js";
 
-const THICKEST = 11, THINNEST = 0.25; // pixels of a thread
+const THICKEST = 11, THINNEST = 0.2, TOGETHER = 60; // pixels of a thread, and of all of them
 const NAMED = 16; // as many keys have their names beside them
 const FAR = 1e4;
 
 const path = points => points.map(([x, y], place) => `${place ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
-const attributes = (node, given) => {
-  for (const name in given) node.setAttribute(name, given[name]);
-};
-const shown = (node, is) => node.setAttribute("display", is ? "inline" : "none");
+const moved = ([x, y]) => `translate(${x.toFixed(1)} ${y.toFixed(1)})`;
+const shown = (node, is) => put(node, { display: is ? "inline" : "none" });
 
 let count = 0;
 
@@ -21,13 +20,13 @@ export class Plane {
   constructor(label) {
     this.canvas = element("canvas", { class: "outputs", "aria-hidden": "true" });
     this.clip = `formula-plane-${(count += 1)}`;
-    this.layers = Object.fromEntries(["axes", "region", "arrows", "curve", "threads", "links", "keys", "answer", "query"].map(name => [name, shape("g", { class: `layer-${name}` })]));
-    const { axes, query, ...inside } = this.layers;
+    this.layers = Object.fromEntries(["axes", "region", "arrows", "curve", "threads", "links", "keys", "query", "answer"].map(name => [name, shape("g", { class: `layer-${name}` })]));
+    const { axes, query, answer, ...inside } = this.layers;
     this.frame = shape("rect", { class: "frame" });
     this.window = shape("rect", {});
     this.svg = drawing(600, 600, label, shape("defs", {}, shape("clipPath", { id: this.clip }, this.window)), axes,
-      shape("g", { "clip-path": `url(#${this.clip})` }, inside.region, inside.arrows, inside.curve, inside.threads, inside.links), this.frame, inside.keys, inside.answer, query);
-    attributes(this.svg, { role: "application", tabindex: "0", "aria-roledescription": "plane", class: "plane-drawing" });
+      shape("g", { "clip-path": `url(#${this.clip})` }, inside.region, inside.arrows, inside.curve, inside.threads, inside.links), this.frame, inside.keys, query, answer);
+    put(this.svg, { role: "application", tabindex: "0", "aria-roledescription": "plane", class: "plane-drawing" });
     this.root = element("div", { class: "plane" }, this.canvas, this.svg);
     this.parts = { keys: [], threads: [], values: [] };
     this.makeAnswer();
@@ -44,29 +43,30 @@ export class Plane {
     this.answer = shape("g", {}, shape("circle", { r: 9.5, class: "rim" }), shape("circle", { r: 8, class: "answer" }), text(0, 0, "", "ink strong halo", "start"));
     this.layers.answer.append(this.way, this.answer);
     this.upright = shape("path", { class: "upright" });
-    this.query = shape("g", { class: "query-handle" }, shape("circle", { r: 15, class: "rim" }), shape("circle", { r: 12.5, class: "ring" }), shape("circle", { r: 9, class: "inside" }), text(17, -11, "q", "ink strong halo symbol"));
+    this.query = shape("g", { class: "query-handle" }, shape("circle", { r: 28, class: "touch" }), shape("circle", { r: 15, class: "rim" }), shape("circle", { r: 12.5, class: "ring" }), shape("circle", { r: 9, class: "inside" }), text(17, -11, "q", "ink strong halo symbol"));
     this.layers.query.append(this.upright, this.query);
   }
 
-  // Where everything goes, for a size in pixels; drawn anew only when that changes.
+  // Where everything goes, for a size in pixels; drawn anew only when that changes. Whether it did.
   lay(size, points, space) {
     const { across, up } = points.axes(space), isHeight = space === "heights";
     const told = JSON.stringify([size, across, up, space, points.names]);
-    if (told === this.laid) return;
+    if (told === this.laid) return false;
     this.laid = told;
     this.size = size;
-    const [left, bottom, edge] = isHeight ? [58, 46, 10] : [1, 1, 1];
+    const [left, bottom, edge] = isHeight ? [58, 52, 10] : [1, 1, 1];
     const high = size;
     this.x = axis(...across, left, size - edge);
     this.y = axis(...up, high - bottom, edge);
     this.box = { x: left, y: edge, width: size - edge - left, height: high - bottom - edge };
     this.svg.setAttribute("viewBox", `0 0 ${size} ${high}`);
-    attributes(this.window, this.box);
-    attributes(this.frame, { ...this.box, rx: isHeight ? 0 : 6 });
+    put(this.window, this.box);
+    put(this.frame, { ...this.box, rx: isHeight ? 0 : 6 });
     Object.assign(this.canvas.style, {
       left: `${(100 * left) / size}%`, top: `${(100 * edge) / high}%`, width: `${(100 * this.box.width) / size}%`, height: `${(100 * this.box.height) / high}%`,
     });
     this.layers.axes.replaceChildren(...(isHeight ? this.axesOfHeights(points, across, up) : this.axesOfPlane(across, up)));
+    return true;
   }
 
   axesOfPlane() {
@@ -78,8 +78,8 @@ export class Plane {
     const { x, y, width, height } = this.box, end = y + height;
     return [
       ...ticks(...up, 5).flatMap(each => [shape("path", { class: "cross", d: `M${x} ${this.y(each)}h${width}` }), text(x - 8, this.y(each) + 4, plain(each, 5), "quiet small number", "end")]),
-      ...ticks(...across, 6).map(each => text(this.x(each), end + 17, plain(each), "quiet small number", "middle")),
-      text(x + width, end + 36, names.key, "quiet", "end"), text(x + 9, y + 16, names.value, "quiet halo"),
+      ...ticks(...across, 6).map(each => text(this.x(each), end + 27, plain(each), "quiet small number", "middle")),
+      text(x + width, end + 45, names.key, "quiet", "end"), text(x + 9, y + 16, names.value, "quiet halo"),
     ];
   }
 
@@ -105,10 +105,10 @@ export class Plane {
   fit({ keys }) {
     const { keys: made, threads, values } = this.parts;
     while (made.length < keys.length) {
-      const node = shape("g", { class: "key-handle" }, shape("circle", { class: "rim" }), shape("circle", { class: "dot" }), text(0, 0, "", "ink halo symbol"));
+      const node = shape("g", { class: "key-handle" }, shape("circle", { class: "touch" }), shape("circle", { class: "rim" }), shape("circle", { class: "dot" }), text(0, 0, "", "ink halo symbol"));
       const thread = shape("line", { class: "thread" });
-      const value = shape("g", { class: "value-handle" }, shape("path", { class: "link" }), shape("rect", { x: -6.5, y: -6.5, width: 13, height: 13, rx: 3, class: "value" }), text(10, -8, "", "ink halo symbol"));
-      made.push({ node, seen: {} });
+      const value = shape("g", { class: "value-handle" }, shape("circle", { r: 20, class: "touch" }), shape("path", { class: "link" }), shape("rect", { x: -6.5, y: -6.5, width: 13, height: 13, rx: 3, class: "value" }), text(10, -8, "", "ink halo symbol"));
+      made.push({ node });
       threads.push(thread);
       values.push(value);
       this.layers.keys.append(node);
@@ -118,87 +118,91 @@ export class Plane {
     while (made.length > keys.length) [made.pop().node, threads.pop(), values.pop()].forEach(each => each.remove());
   }
 
-  draw(points, space, result) {
+  // `edition` changes with all but the query; `allowed` says which keys the query may attend to, null: all that are on.
+  draw(points, space, result, { edition, kind, allowed }) {
     this.fit(points);
+    if (this.edition !== edition) this.drawKeys(points, space);
+    if (this.edition !== edition || this.kind !== kind) this.drawRegion(points, space, kind);
+    Object.assign(this, { edition, kind });
+    this.drawMask(allowed);
     const isHeight = space === "heights", isPoint = space === "points";
-    this.drawKeys(points, space);
     const output = result?.output ?? null, isKnown = output !== null && output.every(Number.isFinite);
-    const asked = this.at(points.query);
-    const end = isPoint || !isKnown ? asked : isHeight ? [this.x(points.query[0]), this.y(output[0])] : asked;
-    const hub = isHeight && !isKnown ? [asked[0], this.box.y + this.box.height] : end;
-    this.drawThreads(points, space, result, hub);
-    shown(this.answer, isKnown && (isHeight || isPoint));
-    shown(this.way, isKnown && isPoint);
+    const asked = this.at(points.query), ground = [asked[0], this.box.y + this.box.height];
+    const answer = isPoint && isKnown ? this.at(output) : isHeight && isKnown ? [asked[0], this.y(output[0])] : null;
+    this.drawThreads(result, isHeight ? answer ?? ground : asked);
+    shown(this.answer, answer !== null);
+    shown(this.way, answer !== null);
     shown(this.upright, isHeight);
-    if (isKnown && isPoint) this.drawAnswer(this.at(output), `output ${told(output)}`, asked);
-    else if (isKnown && isHeight) this.drawAnswer(end, told(output));
-    const handle = isHeight ? [asked[0], this.box.y + this.box.height] : asked;
-    if (isHeight) this.upright.setAttribute("d", `M${asked[0]} ${this.box.y}V${handle[1]}`);
-    this.query.setAttribute("transform", `translate(${handle[0].toFixed(2)} ${handle[1].toFixed(2)})`);
-    this.query.setAttribute("class", points.chosen.kind === "query" ? "query-handle is-chosen" : "query-handle");
+    if (answer) this.drawAnswer(answer, told(output), isPoint ? asked : null);
+    if (isHeight) put(this.upright, { d: `M${asked[0].toFixed(1)} ${this.box.y}V${ground[1]}` });
     const level = isKnown && space === "colours" ? levelOfValue(output[0], points.extent.c) : null;
-    this.query.children[2].setAttribute("fill", level === null ? "var(--mark)" : `var(--w${level})`);
+    put(this.query, { transform: moved(isHeight ? ground : asked), class: points.chosen.kind === "query" ? "query-handle is-chosen" : "query-handle" });
+    put(this.query.children[3], { fill: level === null ? "var(--mark)" : `var(--w${level})` });
   }
 
   drawKeys(points, space) {
-    const many = points.keys.length, radius = many > 80 ? 4.5 : many > NAMED ? 6 : 9;
+    const many = points.keys.length, radius = many > 80 ? 4.5 : many > NAMED ? 6 : this.size < 450 ? 7.5 : 9;
+    this.ends = points.keys.map((_, index) => this.at(points.placeOf({ kind: "key", index }, space)));
+    const names = points.keys.map((_, index) => (many > NAMED ? "" : points.nameOf(index)));
+    const places = many > NAMED ? [] : placed(this.ends.map(([x, y], index) => ({ x, y, radius, words: names[index] })), this.box);
     points.keys.forEach((each, index) => {
-      const { node, seen } = this.parts.keys[index];
-      const [x, y] = this.at(points.placeOf({ kind: "key", index }, space));
+      const { node } = this.parts.keys[index], [x, y] = this.ends[index], [touch, rim, dot, label] = node.children;
       const isChosen = points.chosen.kind === "key" && points.chosen.index === index;
-      const fill = space === "colours" ? `var(--w${levelOfValue(each.c, points.extent.c)})` : "var(--key)";
-      const name = many > NAMED ? "" : points.nameOf(index);
-      const place = `translate(${x.toFixed(1)} ${y.toFixed(1)})`;
-      const now = `${place}|${fill}|${name}|${radius}|${each.on}|${isChosen}`;
-      if (seen.now === now) return;
-      seen.now = now;
-      attributes(node, { transform: place, class: `key-handle${each.on ? "" : " is-off"}${isChosen ? " is-chosen" : ""}` });
-      const [rim, dot, label] = node.children;
-      rim.setAttribute("r", radius + 2);
-      attributes(dot, { r: radius, fill });
-      attributes(label, x > this.box.x + this.box.width - 44 ? { x: -radius - 5, y: 4, "text-anchor": "end" } : { x: radius + 5, y: 4, "text-anchor": "start" });
-      label.textContent = name;
+      put(node, { transform: moved([x, y]), class: `key-handle${each.on ? "" : " is-off"}${isChosen ? " is-chosen" : ""}` });
+      put(touch, { r: radius + 11 });
+      put(rim, { r: radius + 2 });
+      put(dot, { r: radius, fill: space === "colours" ? `var(--w${levelOfValue(each.c, points.extent.c)})` : "var(--key)" });
+      put(label, places[index] ?? {});
+      write(label, names[index]);
     });
     const isApart = space === "points" && !points.isSelf;
     points.keys.forEach((each, index) => {
       const value = this.parts.values[index];
       shown(value, isApart);
       if (!isApart) return;
-      const [x, y] = this.at([each.u, each.v]), [kx, ky] = this.at([each.x, each.y]);
-      attributes(value, { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, class: `value-handle${points.chosen.kind === "value" && points.chosen.index === index ? " is-chosen" : ""}` });
-      value.children[0].setAttribute("d", `M${(kx - x).toFixed(1)} ${(ky - y).toFixed(1)}L0 0`);
-      value.children[2].textContent = points.keys.length > NAMED ? "" : points.nameOf(index).replace("k", "v");
+      const place = this.at([each.u, each.v]), [kx, ky] = this.ends[index], [, link, , label] = value.children;
+      put(value, { transform: moved(place), class: `value-handle${points.chosen.kind === "value" && points.chosen.index === index ? " is-chosen" : ""}` });
+      put(link, { d: `M${(kx - place[0]).toFixed(1)} ${(ky - place[1]).toFixed(1)}L0 0` });
+      write(label, many > NAMED ? "" : valueName(points, index));
     });
   }
 
-  drawThreads(points, space, result, [x, y]) {
+  // Keys that the query may not attend to are faint.
+  drawMask(allowed) {
+    this.parts.keys.forEach(({ node }, index) => put(node, { opacity: !allowed || allowed[index] ? 1 : 0.35 }));
+  }
+
+  drawThreads(result, [x, y]) {
     const weights = result?.weights ?? [];
-    const most = Math.max(...weights.map(Math.abs).filter(Number.isFinite), 0) || 1;
+    let most = 0, sum = 0;
+    for (const weight of weights) if (Number.isFinite(weight)) [most, sum] = [Math.max(most, Math.abs(weight)), sum + Math.abs(weight)];
+    const scale = most ? Math.min(THICKEST / most, TOGETHER / sum) : 0;
     this.parts.threads.forEach((thread, index) => {
-      const weight = weights[index] ?? 0, wide = (THICKEST * Math.abs(weight)) / most;
-      if (!(wide > THINNEST)) {
-        if (!thread.hidden) shown(thread, false);
-        thread.hidden = true;
-        return;
-      }
-      if (thread.hidden !== false) shown(thread, true);
-      thread.hidden = false;
-      const [kx, ky] = this.at(points.placeOf({ kind: "key", index }, space));
-      attributes(thread, { x1: x.toFixed(1), y1: y.toFixed(1), x2: kx.toFixed(1), y2: ky.toFixed(1), "stroke-width": wide.toFixed(2) });
-      thread.classList.toggle("is-below", weight < 0);
+      const weight = weights[index] ?? 0, wide = scale * Math.abs(weight), isShown = wide > THINNEST;
+      put(thread, { display: isShown ? "inline" : "none" });
+      if (!isShown) return;
+      const [kx, ky] = this.ends[index];
+      put(thread, { x1: x.toFixed(1), y1: y.toFixed(1), x2: kx.toFixed(1), y2: ky.toFixed(1), "stroke-width": wide.toFixed(2), class: weight < 0 ? "thread is-below" : "thread" });
     });
   }
 
-  drawAnswer(place, words, from = null) {
+  // The output: where it lies from the query in the plane; over a line, how high it is, read at the side.
+  drawAnswer(place, words, from) {
     // An output may lie beyond the picture: it is shown at the edge then.
     const { x, y, width, height } = this.box;
     const inside = [Math.min(Math.max(place[0], x), x + width), Math.min(Math.max(place[1], y), y + height)];
-    const isInside = inside[0] === place[0] && inside[1] === place[1];
-    this.answer.setAttribute("transform", `translate(${inside[0].toFixed(2)} ${inside[1].toFixed(2)})`);
-    const isRight = inside[0] > x + 0.66 * width, label = this.answer.children[2];
-    attributes(label, { x: isRight ? -15 : 15, y: inside[1] < y + 24 ? 20 : -10, "text-anchor": isRight ? "end" : "start" });
-    label.textContent = isInside ? words : `${words}, beyond the picture`;
-    if (from) this.way.setAttribute("d", path([from, inside]));
+    const isInside = inside[0] === place[0] && inside[1] === place[1], label = this.answer.children[2];
+    put(this.answer, { transform: moved(inside) });
+    write(label, isInside ? words : `${words}, beyond the picture`);
+    if (from) {
+      const isRight = inside[0] > x + 0.66 * width;
+      put(label, { x: isRight ? -13 : 13, y: inside[1] > y + height - 30 ? -14 : 23, "text-anchor": isRight ? "end" : "start" });
+      put(this.way, { d: path([from, inside]) });
+    } else {
+      const isRight = inside[0] < x + 0.3 * width, side = isRight ? x + width : x;
+      put(label, { x: (isRight ? side - 8 : side + 8) - inside[0], y: inside[1] < y + 40 ? 17 : -7, "text-anchor": isRight ? "end" : "start" });
+      put(this.way, { d: path([[side, inside[1]], inside]) });
+    }
   }
 
   // Where the values let an output lie: their hull, their cone, nothing for weights of any sign.
@@ -207,8 +211,7 @@ export class Plane {
     const values = on.map(index => points.valueOf(index, space));
     shown(this.band, space !== "colours" && kind !== "linear" && values.length > 0);
     if (space === "colours" || values.length === 0) return;
-    this.band.setAttribute("class", kind === "conic" ? "hull cone" : "hull");
-    this.band.setAttribute("d", space === "heights" ? this.bandOf(values.map(([each]) => each), kind) : this.shapeOf(values, kind));
+    put(this.band, { class: kind === "conic" ? "hull cone" : "hull", d: space === "heights" ? this.bandOf(values.map(([each]) => each), kind) : this.shapeOf(values, kind) });
   }
 
   bandOf(values, kind) {

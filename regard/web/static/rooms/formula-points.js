@@ -46,7 +46,7 @@ export const PRESETS = {
     settings: { score: "gaussian", rule: "softmax", bandwidth: 0.0993 },
   },
   lookup: {
-    words: "A lookup: the nearest key alone", space: "colours", extent: plane, keys: () => SCATTERED.map(each => key(each)), query: [0.15, -0.3],
+    words: "A lookup: the nearest key", space: "colours", extent: plane, keys: () => SCATTERED.map(each => key(each)), query: [0.15, -0.3],
     settings: { score: "gaussian", rule: "onehot", bandwidth: 0.7 },
   },
   average: {
@@ -58,7 +58,7 @@ export const PRESETS = {
     settings: { score: "scaled", rule: "softmax", temperature: 1 }, isSelf: true,
   },
   cone: {
-    words: "A cone: weights that need not sum to 1", space: "points", extent: plane, query: [0.35, 0.3],
+    words: "A cone: weights of any sum", space: "points", extent: plane, query: [0.35, 0.3],
     keys: () => [[[2.2, -0.6, 0.2], 1.9, 0.35], [[1.4, 1.5, 0.5], 1.5, 1.15], [[-0.5, 2.2, 0.8], 0.5, 1.75], [[-1.9, -0.9, 0.6], 1.0, 0.6]]
       .map(([place, u, v]) => key(place, { u, v })),
     settings: { score: "dot", rule: "conic" }, isSelf: false,

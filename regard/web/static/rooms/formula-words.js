@@ -40,15 +40,26 @@ export const KINDS = {
 };
 
 export const fixed = weight => signed(Math.abs(weight) < 1000 ? weight.toFixed(2) : plain(weight));
-// A value or an output: a number, or a point.
-export const told = value =>
-  value.length === 1 ? plain(value[0], Math.abs(value[0]) >= 1000 ? 5 : 3) : `(${value.map(each => signed(each.toFixed(2))).join(", ")})`;
-
-const TERMS = 4;
-// The terms of the sum that matter most, in the keys' order, and how many there are besides.
-export function terms(weights) {
-  const present = weights.map((weight, index) => ({ weight, index })).filter(({ weight }) => weight !== 0 && Number.isFinite(weight));
-  const heaviest = [...present].sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight)).slice(0, TERMS);
-  return { terms: heaviest.sort((a, b) => a.index - b.index), rest: present.length - heaviest.length };
+// A value or an output: a number, or a point. Values on a scale of about 1 have two decimals each.
+export function told(value, { c } = {}) {
+  if (value.length > 1) return `(${value.map(each => signed(each.toFixed(2))).join(", ")})`;
+  return c && Math.max(...c.map(Math.abs)) <= 10 ? signed(value[0].toFixed(2)) : plain(value[0], Math.abs(value[0]) >= 1000 ? 5 : 3);
 }
-export const valueName = index => `v${below(index + 1)}`;
+
+export const NOWHERE = "The query may attend to no key: every weight and the output are 0.";
+
+export const TERMS = 4;
+// The terms of the sum that matter most, in the keys' order, and how many there are besides.
+export function terms(weights, most = TERMS) {
+  const heaviest = [];
+  let present = 0;
+  weights.forEach((weight, index) => {
+    if (weight === 0 || !Number.isFinite(weight)) return;
+    present += 1;
+    if (heaviest.length === most && !(Math.abs(weight) > Math.abs(heaviest.at(-1).weight))) return;
+    heaviest.push({ weight, index });
+    heaviest.sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight) || a.index - b.index).splice(most);
+  });
+  return { terms: heaviest.sort((a, b) => a.index - b.index), rest: present - heaviest.length };
+}
+export const valueName = ({ keys }, index) => (keys[index].name ? `v(${keys[index].name})` : `v${below(index + 1)}`);

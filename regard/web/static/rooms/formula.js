@@ -22,6 +22,8 @@ const HELP = "Drag the query q or a key, or click where the query should go. Dou
 class Room {
   constructor(root, { state, keep }) {
     this.keep = keep;
+    this.edition = 0; // of all but the query
+    this.isSizeNew = true;
     this.aborting = new AbortController();
     this.signal = this.aborting.signal;
     this.take(read(state));
@@ -32,7 +34,7 @@ class Room {
     for (const column of this.columns) listen(column.plane, this);
     this.watchers = [onTheme(() => this.changed("keys"))];
     const sizes = new ResizeObserver(() => this.changed("size"));
-    sizes.observe(this.stage);
+    for (const { plane, list } of this.columns) for (const each of [plane.root, list]) sizes.observe(each);
     this.watchers.push(() => sizes.disconnect());
     this.changed("keys");
   }
@@ -185,7 +187,8 @@ class Room {
     this.changed("keys");
   }
 
-  move(handle, place) {
+  move(handle, place, isByKey = false) {
+    this.isByKey = isByKey;
     this.points.move(handle, place, this.space);
     this.changed(handle.kind === "query" ? "query" : "keys", true);
   }
@@ -195,8 +198,10 @@ class Room {
   // What has changed: the query, keys, settings, what is chosen, or the size. Drawn once a frame.
   changed(what, isMoving = false) {
     this.isMoving = isMoving;
-    if (what === "keys" || what === "settings" || what === "size") for (const column of this.columns) column.isStale = true;
-    this.isAnew ||= what !== "chosen";
+    if (what === "keys" || what === "settings") for (const column of this.columns) column.isStale = true;
+    if (what !== "query") this.edition += 1;
+    this.isSizeNew ||= what === "size" || what === "settings";
+    this.isAnew ||= what !== "chosen" && what !== "size";
     this.frame ??= requestAnimationFrame(() => this.draw());
     clearTimeout(this.resting);
     if (isMoving) this.resting = setTimeout(() => this.rest(), REST);
@@ -205,11 +210,15 @@ class Room {
   draw() {
     this.frame = null;
     if (this.hasLeft) return;
-    for (const column of this.shownColumns()) {
+    const columns = this.shownColumns();
+    if (this.isSizeNew) for (const column of columns) column.measure();
+    if (this.arraysOf !== this.edition) this.arrays = this.points.arrays(this.space);
+    this.arraysOf = this.edition;
+    for (const column of columns) {
       if (this.isAnew) column.update(this.isMoving);
       column.show();
     }
-    this.isAnew = false;
+    this.isAnew = this.isSizeNew = false;
     if (!this.isMoving) this.settle();
   }
 
@@ -224,12 +233,20 @@ class Room {
     this.keep(write({ preset: this.preset, space: this.space, isSelf: this.isSelf, shared: this.shared, columns: this.settings }));
     this.follow();
     this.saving.refresh();
-    for (const column of this.shownColumns()) tell(`${spoken(this.points, this.space, this.points.chosen, column.result)}. ${column.label()}`, column.plane.svg);
+    for (const column of this.shownColumns()) this.describe(column);
   }
 
-  // As large as the window shows at once.
-  sizeOf = column => Math.max(Math.round(column.plane.root.clientWidth), 200);
-  widthOf = column => Math.max(Math.round(column.list.clientWidth), 200);
+  // For who hears the page: what is chosen, and what came of it; told aloud where the keyboard moved it.
+  describe(column) {
+    const said = `${spoken(this.points, this.space, this.points.chosen, column.result)}. ${column.label()}`;
+    column.plane.svg.setAttribute("aria-label", said);
+    if (this.isByKey && column === this.columns[0]) tell(said);
+  }
+
+  // The server has answered for a column.
+  answered(column) {
+    if (!this.isMoving) this.describe(column);
+  }
 
   go(state) {
     const { preset } = this;

@@ -1,0 +1,84 @@
+"""How smoothly the page follows a hand: frames a second while the query is dragged among 200 keys.
+
+    python -m benchmarks.page_formula
+
+The page computes the weights, the output and the picture of every query's output itself. Headless Chromium draws
+without a graphics card, so this is the slowest that a reader will see on the same processor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+SECONDS = 4.0
+MANY = "#formula?preset=many"
+
+# Moves the pointer once a frame along a curve that visits the whole plane, and notes when each frame begins.
+DRAG = """async seconds => {
+    const svg = document.querySelector(".plane-drawing"), { left, top, width, height } = svg.getBoundingClientRect();
+    const { x, y, width: wide, height: high } = svg.querySelector(".query-handle .inside").getBoundingClientRect();
+    const tell = (kind, clientX, clientY, buttons) => svg.dispatchEvent(new PointerEvent(kind, {
+        bubbles: true, cancelable: true, isPrimary: true, pointerId: 1, pointerType: "mouse", button: kind === "pointermove" ? -1 : 0, buttons, clientX, clientY,
+    }));
+    const next = () => new Promise(requestAnimationFrame), frames = [];
+    const read = () => document.querySelector(".query-handle").getAttribute("transform");
+    tell("pointerdown", x + wide / 2, y + high / 2, 1);
+    const start = await next(), places = new Set();
+    for (let now = start; now - start < 1000 * seconds; now = await next()) {
+        frames.push(now);
+        const turn = (now - start) / 1000;
+        tell("pointermove", left + width * (0.5 + 0.4 * Math.cos(2.1 * turn)), top + height * (0.5 + 0.4 * Math.sin(3.3 * turn)), 1);
+        places.add(read());
+    }
+    tell("pointerup", left + width / 2, top + height / 2, 0);
+    return { frames, places: places.size };
+}"""
+
+
+@dataclass(frozen=True)
+class Drag:
+    """What a drag was like: frames a second, the longest time between two, and milliseconds a frame of each work."""
+
+    frames_a_second: float
+    longest: float
+    script: float
+    style_and_layout: float
+    all_work: float
+
+
+def drag(tab: Any, seconds: float = SECONDS, fragment: str = MANY) -> Drag:
+    """Drag the query in a page that `regard explore` serves; `tab` is a page of Playwright that shows it."""
+    tab.evaluate("fragment => { location.hash = fragment; }", fragment)
+    tab.locator(".key-handle").nth(199).wait_for(state="attached")
+    tab.evaluate(DRAG, 0.5)  # compiled, and what was dragged before lies still
+    tab.wait_for_timeout(500)
+    session = tab.context.new_cdp_session(tab)
+    session.send("Performance.enable")
+    before = _metrics(session)
+    found = tab.evaluate(DRAG, seconds)
+    after = _metrics(session)
+    session.detach()
+    frames = found["frames"]
+    count = len(frames) - 1
+    if found["places"] < count / 2:
+        raise RuntimeError(f"the query was drawn in {found['places']} places over {count} frames: it does not follow")
+    spent = {name: 1000 * (after[name] - before[name]) / count for name in after}
+    return Drag(
+        frames_a_second=1000 * count / (frames[-1] - frames[0]),
+        longest=max(later - earlier for earlier, later in zip(frames, frames[1:], strict=False)),
+        script=spent["ScriptDuration"],
+        style_and_layout=spent["LayoutDuration"] + spent["RecalcStyleDuration"],
+        all_work=spent["TaskDuration"],
+    )
+
+
+def frames_of_a_drag(tab: Any) -> float:
+    """Frames a second over a drag of a few seconds: 200 keys, with the output of every query."""
+    return drag(tab).frames_a_second
+
+
+def _metrics(session: Any) -> dict[str, float]:
+    names = {"ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration"}
+    found = session.send("Performance.getMetrics")["metrics"]
+    return {each["name"]: each["value"] for each in found if each["name"] in names}
