@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 
-from regard.view.colours import FIVE, GREY, STOPS, channels, colour_at, legend
+from regard.view.colours import FIVE, GREY, STOPS, colour_at, ink_on, legend
 
 __all__ = ["FIVE", "GREY", "SMALLEST", "STOPS", "colour_at", "in_cell", "ink_on", "is_terminal_dark", "legend"]
 
@@ -19,18 +19,6 @@ SMALLEST = 0.005  # percents below it round to 0: a cell has a dot for them
 def is_terminal_dark() -> bool:
     """Whether the terminal is dark, by $COLORFGBG, which some of them set; dark, where it is not known."""
     return not os.environ.get("COLORFGBG", "").endswith((";7", ";15"))
-
-
-def ink_on(colour: str) -> str:
-    """Black or white, whichever is easier to read on a colour.
-
-    Example:
-        >>> ink_on("#ffffff"), ink_on("#225ea8")
-        ('#000000', '#ffffff')
-    """
-    linear = [(each / 255) ** 2.2 for each in channels(colour)]
-    light = sum(share * each for share, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-    return "#000000" if light > 0.18 else "#ffffff"  # where both have the same contrast
 
 
 def in_cell(weight: float) -> str:

@@ -34,6 +34,18 @@ def colour_at(place: float, dark: bool = False) -> str:
     return "#" + "".join(f"{round(one + (along - low) * (other - one)):02x}" for one, other in pairs)
 
 
+def ink_on(colour: str) -> str:
+    """Black or white, whichever is easier to read on a colour.
+
+    Example:
+        >>> ink_on("#ffffff"), ink_on("#225ea8")
+        ('#000000', '#ffffff')
+    """
+    linear = [(each / 255) ** 2.2 for each in channels(colour)]
+    light = sum(share * each for share, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return "#000000" if light > 0.18 else "#ffffff"  # where both have the same contrast
+
+
 def channels(colour: str) -> tuple[int, int, int]:
     """Red, green and blue, from 0 to 255."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

@@ -17,8 +17,8 @@ from regard.errors import OptionError
 from regard.printable import short_name
 from regard.text.look import Look
 from regard.text.seen import Seen, most_telling
+from regard.view.levels import Pooled, pool
 from regard.web.asked import Asked
-from regard.web.rooms.sentence_heads import Pooled, pool
 from regard.web.rooms.sentence_reading import Chosen, Reading, Readings
 from regard.web.settings import Settings
 from regard.wording import listed

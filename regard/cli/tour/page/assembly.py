@@ -19,8 +19,8 @@ from regard.cli.tour.page.drawing import LEVELS
 from regard.cli.tour.page.notation import mathml
 from regard.errors import CheckpointError, MissingDependency
 from regard.plots.palette import colour_at, ink_on
-from regard.plots.theme import theme
 from regard.view.drawing import POWER
+from regard.view.theme import theme
 
 HERE = Path(__file__).parent
 FORMULA = re.compile(r"<(f|ff)>(.*?)</\1>", re.DOTALL)
