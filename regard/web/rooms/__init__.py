@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from regard.web.asked import Room
+from regard.web import asked
 from regard.web.rooms.formula import FormulaRoom
 from regard.web.rooms.sentence import SentenceRoom
 from regard.web.rooms.sounds import SoundsRoom
 from regard.web.rooms.table import TableRoom
 
-__all__ = ["ROOMS"]
+__all__ = ["ROOMS", "FormulaRoom", "SentenceRoom", "SoundsRoom", "TableRoom"]
 
-ROOMS: Mapping[str, type[Room]] = {
+ROOMS: Mapping[str, type[asked.Room]] = {
     "formula": FormulaRoom,
     "table": TableRoom,
     "sentence": SentenceRoom,
