@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard import Answer, Database, Equal, Gaussian, Score
+from regard.database.answer import jsonable
 from regard.database.columns import CategoryColumn, Column, Quantity
 from regard.database.precision import WORTHWHILE
 from regard.database.render import answer_report, entry_text
@@ -16,6 +17,7 @@ from regard.errors import OptionError
 from regard.printable import on_one_line, short_name
 from regard.web.asked import AboutTable, Asked
 from regard.web.rooms.table_asked import (
+    AboutColumns,
     AboutCurve,
     AboutErrors,
     AboutLines,
@@ -23,7 +25,16 @@ from regard.web.rooms.table_asked import (
     AboutQuery,
     AboutWidths,
 )
-from regard.web.rooms.table_columns import described, entry_of, frequent, is_line, number_in, suggested, written
+from regard.web.rooms.table_columns import (
+    described,
+    entry_of,
+    frequent,
+    is_line,
+    number_in,
+    numbers_of,
+    suggested,
+    written,
+)
 from regard.web.rooms.table_kept import Kept, Tables
 from regard.web.rooms.table_points import points
 from regard.web.rooms.table_python import lines
@@ -82,6 +93,8 @@ class TableRoom:
             "at": [number_in(column, query.get(column.name)) for column in keys],
             "output": _output(value, answer),
             "rows": rows,
+            "across": _lying(_along(asked, database), rows),
+            "heights": _lying(value, rows),
             "weights": [row.weight for row in answer.rows],
             "rest": answer.rest,
             "effective": answer.effective_rows,
@@ -171,7 +184,15 @@ def _score(asked: AboutWidths, database: Database) -> dict[str, Score] | None:
     return scores or None
 
 
-def _along(asked: AboutCurve | AboutPoints, database: Database) -> Column:
+def _lying(column: Column, rows: list[int]) -> list[float | None]:
+    """Where rows lie on a column's line, or the places of their categories."""
+    if isinstance(column, CategoryColumn):
+        codes: list[float | None] = column.codes[rows].tolist()
+        return codes
+    return numbers_of(column)[rows].tolist() if is_line(column) else [None] * len(rows)
+
+
+def _along(asked: AboutQuery | AboutPoints, database: Database) -> Column:
     if asked.along >= len(asked.keys):
         raise OptionError(f"`along` must be from 0 to {len(asked.keys) - 1}: got {asked.along}.")
     return database._pairs.keys[asked.along]
@@ -200,6 +221,10 @@ def _shares(value: CategoryColumn, answers: Sequence[Answer]) -> list[list[float
     return [[None if each is None else each.get(name, 0.0) for each in likely] for name in names]
 
 
+def _parts(key: Any, asked: AboutColumns) -> Sequence[Any]:
+    return key if len(asked.keys) > 1 else (key,)
+
+
 def _told(answer: Answer, asked: AboutQuery, kept: Kept) -> dict[str, Any]:
     """The answer as the library tells it, with so many of its rows."""
     rows = answer.rows
@@ -208,12 +233,14 @@ def _told(answer: Answer, asked: AboutQuery, kept: Kept) -> dict[str, Any]:
         rows = [row._replace(index=column.entries[row.index]) for row in rows[: asked.told]]
         answer = replace(answer, labels=replace(answer.labels, index=column.name))
     rest = answer.rest + sum(row.weight for row in answer.rows[asked.told :])
-    report = answer_report(replace(answer, rows=rows[: asked.told], rest=rest))
+    shown = rows[: asked.told]
+    report = answer_report(replace(answer, rows=shown, rest=rest))
     return {
         "headline": short_name(report.headline, 300),
         "warning": report.warning,
         "header": [short_name(each, 60) for each in report.header],
         "lines": [[short_name(cell, 60) for cell in line] for line in report.lines],
         "numeric": report.numeric,
+        "raw": [[jsonable(each) for each in (row.index, *_parts(row.key, asked), row.value)] for row in shown],
         "notes": [on_one_line(note)[:400] for note in report.notes],
     }

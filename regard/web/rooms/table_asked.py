@@ -62,11 +62,13 @@ class AboutQuery(AboutWidths):
     """A question by a query: of each key a number, the place of a category, or a text as a table writes it.
 
     Args:
+        along: the key that lies across.
         label: the column that names the rows, if there is one.
         top: how many rows are wanted, and how many of them in words.
     """
 
     query: Annotated[list[Entry], Field(max_length=MOST_KEYS)]
+    along: Place = 0
     label: Place | None = None
     top: Annotated[int, Field(ge=1, le=MOST_LISTED)] = 40
     told: Annotated[int, Field(ge=1, le=100)] = 10
@@ -84,11 +86,9 @@ class AboutCurve(AboutQuery):
     """The outputs of many queries, which differ in one key alone.
 
     Args:
-        along: which key.
         at: its entries.
     """
 
-    along: Place = 0
     at: Annotated[list[float], Field(min_length=1, max_length=400)]
 
 

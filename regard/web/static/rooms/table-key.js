@@ -1,0 +1,98 @@
+// One key: which column it is, what the query says of it, and how far it hears.
+import { button, select, slider } from "../controls.js";
+import { element } from "../elements.js";
+import { percent, plain } from "../numbers.js";
+import { FIELDS, length, meant, rounded, typed, words } from "./table-axes.js";
+import { errorDrawing } from "./table-errors.js";
+
+let count = 0;
+
+export class KeyPanel {
+  constructor(room, place) {
+    this.room = room;
+    this.place = place;
+    this.column = room.columns[room.keys[place]];
+    this.errors = element("figure", { class: "errors" });
+    this.note = element("p", { class: "caption error-note" });
+    this.root = element("section", { class: "panel key", "aria-label": `Key ${this.column.name}` });
+    this.root.append(this.header(), this.queryControl(), this.widthControl(), this.errors, this.note);
+  }
+
+  header() {
+    const { room, place } = this;
+    const chooser = select({
+      label: room.keys.length > 1 ? `Key ${place + 1}` : "Key: ask by", name: `key-${place}`, value: room.keys[place],
+      options: room.choices(room.keys[place], [...room.keys, room.value]), onchange: each => room.setKey(place, Number(each)),
+    });
+    const remove = room.keys.length > 1 ? button("×", () => room.removeKey(place), { class: "quiet-button remove", "aria-label": `Do not ask by ${this.column.name}` }) : null;
+    return element("div", { class: "key-header" }, chooser.root, remove);
+  }
+
+  queryControl() {
+    const { room, place, column } = this;
+    if (column.role !== "line") {
+      this.chooser = select({ label: "Query", name: `query-${place}`, value: room.query[place], options: column.categories, onchange: each => room.ask(place, Number(each)) });
+      return this.chooser.root;
+    }
+    const id = `query-${(count += 1)}`, kind = FIELDS[column.kind] ?? "number";
+    this.field = element("input", { id, name: `query-${place}`, type: kind, step: "any", onchange: () => {
+      const at = meant(column, this.field.value);
+      if (at === null) this.showQuery();
+      else room.ask(place, at);
+    } });
+    this.slide = slider({
+      label: `${column.name} of the query`, name: `slide-${place}`, low: column.low, high: column.high, steps: 400, value: room.query[place],
+      say: at => words(column, at), onchange: at => room.ask(place, rounded(column, at, 400)),
+    });
+    this.slide.root.classList.add("only-slider");
+    return element("div", { class: "query-control" },
+      element("div", { class: "control field" }, element("label", { for: id }, "Query"), this.field), this.slide.root);
+  }
+
+  widthControl() {
+    const { room, place, column } = this;
+    const [low, high] = room.rangeOf(place);
+    const isLine = column.role === "line";
+    this.wide = slider({
+      label: isLine ? "Bandwidth" : "A row that differs weighs", name: `width-${place}`, low, high, log: true, value: room.widthOf(place) ?? high,
+      say: () => this.widthWords(), onchange: width => room.setWidth(place, width),
+    });
+    return this.wide.root;
+  }
+
+  widthWords() {
+    const { room, place, column } = this, width = room.widthOf(place);
+    if (width === null && room.best.length === 0) return "…";
+    if (width === null || width >= room.rangeOf(place)[1]) return room.isBest(place) ? "ignored, as it does not help" : "ignored";
+    const said = column.role === "line" ? length(column, width) : width < 5e-5 ? "nothing" : percent(width);
+    return room.isBest(place) ? `${said} (best)` : said;
+  }
+
+  showQuery() {
+    const at = this.room.query[this.place];
+    if (this.chooser) this.chooser.set(at);
+    if (this.field && document.activeElement !== this.field) this.field.value = typed(this.column, at);
+    else if (this.field && meant(this.column, this.field.value) !== at) this.field.value = typed(this.column, at);
+    this.slide?.set(at);
+  }
+
+  showWidth() {
+    const { room, place } = this, [, high] = room.rangeOf(place);
+    this.wide.set(room.widthOf(place) ?? high);
+    this.showErrors();
+  }
+
+  showErrors() {
+    const { room, place, column } = this, { known, measure, hidden } = room.errorsOf(place);
+    const range = room.rangeOf(place), width = room.widthOf(place) ?? range[1];
+    this.errors.replaceChildren(errorDrawing(known, { range, width, best: room.best[place] ?? null, measure }));
+    const found = known.filter(([, error]) => error !== null);
+    if (found.length === 0) {
+      this.note.replaceChildren(room.isReadingErrors ? "Hiding rows, one at a time …" : "");
+      return;
+    }
+    const least = Math.min(...found.map(([, error]) => error)), rows = hidden === room.points?.n ? "each row" : `each of ${hidden.toLocaleString("en")} rows`;
+    const unit = measure === "root mean square" ? `${plain(least, 4)} ${room.columns[room.value].name}` : `${plain(least, 3)} (${measure})`;
+    this.note.replaceChildren(`Error when ${rows} is hidden and predicted from the others, by ${column.role === "line" ? "bandwidth" : "this weight"}; at least ${unit}.`);
+  }
+}

@@ -1,0 +1,190 @@
+// The picture of a table: its rows, the curve of all outputs with its band, and the query with its answer.
+import { axis, drawing, shape, text } from "../elements.js";
+import { levelOf, largestOf, percent } from "../numbers.js";
+import { cut } from "../weights.js";
+import { marks } from "./table-axes.js";
+
+const TOP = 14, RIGHT = 16, BOTTOM = 56;
+const DENSE = 5; // shades of cells
+const LINES = 6;
+
+const wide = marks => Math.max(...marks.map(({ words }) => words.length), 1) * 6.6;
+
+// From numbers to a path, which begins anew after a gap.
+function path(at, values, across, up) {
+  let drawn = "", begins = true;
+  at.forEach((each, place) => {
+    const value = values[place];
+    if (value === null || !Number.isFinite(value)) {
+      begins = true;
+      return;
+    }
+    drawn += `${begins ? "M" : "L"}${across(each).toFixed(1)} ${up(value).toFixed(1)}`;
+    begins = false;
+  });
+  return drawn;
+}
+
+// The band between values − spreads and values + spreads, a polygon for each run without a gap.
+function band(at, values, spreads, across, up) {
+  const runs = [[]];
+  at.forEach((each, place) => {
+    if (values[place] === null || spreads[place] === null) runs.push([]);
+    else runs.at(-1).push([across(each), up(values[place] + spreads[place]), up(values[place] - spreads[place])]);
+  });
+  return runs.filter(run => run.length > 1).map(run => {
+    const above = run.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`), below = run.map(([x, , y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).reverse();
+    return `M${[...above, ...below].join("L")}Z`;
+  }).join("");
+}
+
+function cellsDrawn({ shape: [columns, rows], counts }, from, to, low, high, across, up) {
+  const largest = largestOf(counts), paths = Array.from({ length: DENSE }, () => "");
+  const w = (across(to) - across(from)) / columns, h = (up(low) - up(high)) / rows;
+  counts.forEach((count, place) => {
+    if (!count) return;
+    const shade = Math.min(Math.floor(DENSE * (count / largest) ** 0.5), DENSE - 1), column = Math.floor(place / rows), row = place % rows;
+    paths[shade] += `M${(across(from) + column * w).toFixed(1)} ${(up(low) - (row + 1) * h).toFixed(1)}h${(w + 0.3).toFixed(1)}v${(h + 0.3).toFixed(1)}h${(-w - 0.3).toFixed(1)}z`;
+  });
+  return paths.map((d, shade) => (d ? shape("path", { d, class: `cells cells-${shade}` }) : null));
+}
+
+// What the picture is made of; all that stays while the query moves is drawn once, what moves is drawn by `query`.
+export class Picture {
+  constructor(given, width) {
+    Object.assign(this, given, { width, height: Math.round(Math.min(Math.max(width * 0.52, 280), 470)) });
+    const { along, points } = this;
+    this.isShares = points.lanes !== null;
+    [this.from, this.to] = along.role === "line" ? widened(along.low, along.high) : [-0.5, points.columns.length - 0.5];
+    [this.low, this.high] = this.isShares ? [0, 1] : this.heights();
+    this.upMarks = this.isShares ? [0, 0.25, 0.5, 0.75, 1].map(at => ({ at, words: `${100 * at}%` })) : marks(this.value, this.low, this.high, this.height > 340 ? 6 : 4);
+    this.left = Math.max(wide(this.upMarks) + 12, 36);
+    this.across = axis(this.from, this.to, this.left, width - RIGHT);
+    this.up = axis(this.low, this.high, this.height - BOTTOM, TOP);
+    this.moving = shape("g", {});
+    this.svg = drawing(width, this.height, this.label(), ...this.frame(), ...this.rows(), ...this.curves(), this.moving);
+  }
+
+  // From the lowest to the highest of what is drawn: rows, and the curve's own ends.
+  heights() {
+    const { points, curve } = this;
+    const drawn = (curve?.values ?? []).filter(each => each !== null);
+    const [low, high] = [Math.min(points.low, ...drawn), Math.max(points.high, ...drawn)];
+    const margin = 0.05 * (high - low) || Math.abs(low) * 0.05 || 1;
+    return [low - margin, high + margin];
+  }
+
+  label() {
+    const { along, value, points } = this;
+    return `${points.n.toLocaleString("en")} rows: ${along.name} across, ${value.name} up, with the output for every query as a curve`;
+  }
+
+  frame() {
+    const { width, height, left, across, up, along, value, points } = this, base = height - BOTTOM;
+    const room = width - left - RIGHT;
+    const below = along.role === "line" ? marks(along, this.from, this.to, Math.max(Math.floor(room / 80), 2))
+      : points.columns.map((code, at) => ({ at, words: along.nameOf(code) }));
+    const letters = along.role === "line" ? 99 : Math.max(Math.floor(room / below.length / 7), 2);
+    return [
+      ...this.upMarks.map(({ at, words }) => shape("g", {},
+        shape("path", { d: `M${left} ${up(at).toFixed(1)}H${width - RIGHT}`, class: "faint" }), text(left - 8, up(at) + 4, words, "quiet small number", "end"))),
+      ...below.map(({ at, words }) => shape("g", {},
+        shape("path", { d: `M${across(at).toFixed(1)} ${base}v4`, class: "line" }),
+        text(along.role === "line" ? Math.min(Math.max(across(at), left), width - RIGHT) : across(at), base + 18, cut(words, letters), "quiet small number", "middle"))),
+      shape("path", { d: `M${left} ${base}H${width - RIGHT}`, class: "line" }),
+      text((left + width - RIGHT) / 2, height - 6, cut(along.name, 48), "quiet", "middle"),
+      text(left + 6, TOP + 4, this.isShares ? cut(`probability of ${value.name}`, 40) : cut(value.name, 40), "quiet halo"),
+    ];
+  }
+
+  rows() {
+    const { points, across, up } = this;
+    if (points.cells) return cellsDrawn(points.cells, points.from, points.to, points.low, points.high, across, up);
+    if (!points.points) return [];
+    const [xs, ys] = points.points;
+    this.placeOf = new Map(points.points[2].map((row, place) => [row, place]));
+    const d = xs.map((x, place) => `M${this.jittered(x, place).toFixed(1)} ${up(ys[place]).toFixed(1)}h0`).join("");
+    return [shape("path", { d, class: xs.length > 400 ? "points is-many" : "points" })];
+  }
+
+  // Rows of one category stand beside each other.
+  jittered(x, place) {
+    const gap = this.along.role === "line" ? 0 : ((((place * 0.618034) % 1) - 0.5) * 0.44);
+    return this.across(x + gap);
+  }
+
+  curves() {
+    const { curve, across, up, isShares } = this;
+    if (!curve) return [];
+    if (this.along.role !== "line") return this.columnsDrawn();
+    if (isShares) {
+      return curve.shares.slice(0, LINES).map((shares, place) => shape("path", { d: path(curve.at, shares, across, up), class: `curve share share-${place}` }));
+    }
+    return [
+      shape("path", { d: band(curve.at, curve.values, curve.spreads, across, up), class: "band" }),
+      shape("path", { d: path(curve.at, curve.values, across, up), class: "curve" }),
+    ];
+  }
+
+  // Over categories there is no curve, but an output for each.
+  columnsDrawn() {
+    const { curve, points, across, up } = this;
+    return points.columns.flatMap((code, column) => {
+      const place = curve.at.indexOf(code);
+      if (place < 0) return [];
+      const [x0, x1] = [across(column - 0.32), across(column + 0.32)];
+      if (this.isShares) return curve.shares.slice(0, LINES).map((shares, line) => shares[place] === null ? null : shape("path", { d: `M${x0} ${up(shares[place])}H${x1}`, class: `curve share share-${line}` }));
+      const [value, spread] = [curve.values[place], curve.spreads[place]];
+      if (value === null) return [];
+      return [
+        spread ? shape("rect", { x: x0, y: up(value + spread), width: x1 - x0, height: Math.max(up(value - spread) - up(value + spread), 0), class: "band" }) : null,
+        shape("path", { d: `M${x0} ${up(value)}H${x1}`, class: "curve" }),
+      ];
+    });
+  }
+
+  // Where a place of the picture lies on the key's line.
+  back(x) {
+    return Math.min(Math.max(this.across.back(x), this.from), this.to);
+  }
+
+  // `at` is where the query is, `answer` what is known of it, `width` how far it hears.
+  query(at, answer, width) {
+    const { across, up, height, left } = this, base = height - BOTTOM, x = across(at);
+    const parts = [shape("path", { d: `M${x.toFixed(1)} ${TOP}V${base}`, class: "mark query-line" })];
+    if (width !== null && this.along.role === "line") {
+      const [x0, x1] = [at - width, at + width].map(each => Math.min(Math.max(across(each), left), this.width - RIGHT));
+      parts.push(shape("path", { d: `M${x0.toFixed(1)} ${base}H${x1.toFixed(1)}`, class: "mark reach" }, shape("title", {}, "one bandwidth to each side of the query")));
+    }
+    if (answer) parts.push(...this.heavy(answer), ...this.output(answer));
+    parts.push(shape("path", { d: `M${x.toFixed(1)} ${base - 1}l6 9h-12z`, class: "mark-dot" }));
+    this.moving.replaceChildren(...parts.flat().filter(each => each !== null));
+  }
+
+  // The rows behind the answer: their area is their weight.
+  heavy(answer) {
+    const { points, up } = this;
+    const largest = largestOf(answer.weights);
+    return answer.rows.flatMap((row, place) => {
+      const height = answer.heights[place], [x, y] = [answer.across[place], height];
+      if (x === null || y === null || x < this.from || x > this.to || y < this.low || y > this.high) return [];
+      const weight = answer.weights[place], at = this.placeOf?.get(row);
+      const r = Math.max(7.5 * Math.sqrt(Math.max(weight, 0) / largest), 1.4);
+      return [shape("circle", { cx: points.points && at !== undefined ? this.jittered(x, at) : this.across(x), cy: up(y), r, class: "heavy", fill: `var(--w${Math.max(levelOf(weight, largest), 4)})` }, shape("title", {}, percent(weight)))];
+    });
+  }
+
+  output(answer) {
+    const { across, up } = this, x = across(answer.at), { number, spread } = answer.output;
+    if (number === null || this.isShares) return [];
+    return [
+      spread ? shape("path", { d: `M${x.toFixed(1)} ${up(Math.min(number + spread, this.high)).toFixed(1)}V${up(Math.max(number - spread, this.low)).toFixed(1)}`, class: "spread" }) : null,
+      shape("circle", { cx: x, cy: up(number), r: 7, class: "output" }),
+    ];
+  }
+}
+
+function widened(low, high) {
+  const margin = 0.02 * (high - low) || Math.abs(low) * 0.02 || 1;
+  return [low - margin, high + margin];
+}
