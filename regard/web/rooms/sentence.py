@@ -305,8 +305,8 @@ def _note_of_long(added: list[str], share: float, specials: bool) -> str:
         return "nothing is hidden and nothing is scaled"
     are, they = ("are", "they take") if len(added) > 1 else ("is", "it takes")
     return (
-        f"{listed([short_name(each) for each in added])} {are} hidden: {they} {share:.0%} of the weight of queries "
-        f"across the text, and the rest is scaled up to 1"
+        f"{listed([short_name(each) for each in added])} {are} set aside as keys: {they} {share:.0%} of the weight of "
+        f"queries across the text, and the rest is scaled up to 1"
     )
 
 

@@ -13,18 +13,20 @@ import { typing } from "./sentence-typing.js";
 import { LISTED, oneWord } from "./sentence-word.js";
 
 const FIRST = "When he saw his owner, the dog was happy, so he wagged his tail";
+const SLOW = 700; // milliseconds after which it is said that a text is being read
 const ASIDE = "Show what is set aside";
 
 let kept = { text: FIRST, target: "" }; // while the page is open, and nowhere else
 
 export function mount(root, { about, state, keep }) {
   const settings = fromAddress(state);
-  let known = null, model = null; // what is known of the text that is shown, and of the model
+  let known = null, model = null, turn = 0; // what is known of the text that is shown, and of the model; how often one was read
   const reading = latest(), listing = latest(), looking = latest();
 
   // What is typed, and what is shown of it -----------------------------------------------------------------------
   const lead = element("p", { class: "lead" }, `${about.model ?? "MiniLM"} reads a sentence. Every head of every layer spreads each word’s attention over all words.`);
   const typed = typing({ kept, onpause: read });
+  const waiting = element("p", { class: "reading quiet-line", role: "status" });
   const trouble = element("p", { class: "trouble", role: "status" });
   const large = largePicture({
     fetch: (part, signal) => ask("sentence", "map", { ...known.body, ...aboutHead(settings), ...part }, signal),
@@ -62,7 +64,7 @@ export function mount(root, { about, state, keep }) {
   ofHeads.hidden = true;
 
   root.append(
-    element("div", { class: "stage" }, element("h1", {}, "What each word attends to"), lead, typed.root, trouble, shown),
+    element("div", { class: "stage" }, element("h1", {}, "What each word attends to"), lead, typed.root, waiting, trouble, shown),
     element("div", { class: "side" }, ofHeads, panel("Shown", part.root, show.root, unit.root, specials.root)));
 
   // Asking ----------------------------------------------------------------------------------------------------------
@@ -75,7 +77,7 @@ export function mount(root, { about, state, keep }) {
       return;
     }
     shown.classList.add("busy");
-    const since = performance.now();
+    const mine = (turn += 1), since = performance.now(), slow = setTimeout(() => { waiting.textContent = "Reading …"; }, SLOW);
     try {
       const found = await reading(async signal => {
         if (about.model && !model) await meet(signal);
@@ -90,6 +92,9 @@ export function mount(root, { about, state, keep }) {
       if (await draw(true)) await small();
     } catch (error) {
       said(error.message);
+    } finally {
+      clearTimeout(slow);
+      if (mine === turn) waiting.textContent = "";
     }
   }
 
