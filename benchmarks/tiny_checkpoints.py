@@ -13,8 +13,8 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "i
 BART = {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "encoder_layers": 2, "decoder_layers": 3}
 
 
-def save_tiny(kind: str, folder: Path) -> Path:
-    """A model of that kind and its tokenizer, saved in a folder."""
+def save_tiny(kind: str, folder: Path, length: int | None = None) -> Path:
+    """A model of that kind and its tokenizer, saved in a folder; with positions for so many tokens."""
     import transformers
 
     tokenizer = _tokenizer(kind)
@@ -24,15 +24,17 @@ def save_tiny(kind: str, folder: Path) -> Path:
     torch.manual_seed(0)
     model: Any
     if kind == "bert":
-        config = transformers.BertConfig(**size, **SIZES, max_position_embeddings=64, pad_token_id=0)
+        config = transformers.BertConfig(**size, **SIZES, max_position_embeddings=length or 64, pad_token_id=0)
         model = transformers.BertForMaskedLM(config)
     elif kind == "gpt2":
         model = transformers.GPT2LMHeadModel(
-            transformers.GPT2Config(**size, **numbers, n_embd=32, n_layer=3, n_head=4, n_positions=128)
+            transformers.GPT2Config(**size, **numbers, n_embd=32, n_layer=3, n_head=4, n_positions=length or 128)
         )
     elif kind == "llama":
         model = transformers.LlamaForCausalLM(
-            transformers.LlamaConfig(**size, **numbers, **SIZES, num_key_value_heads=2, max_position_embeddings=128)
+            transformers.LlamaConfig(
+                **size, **numbers, **SIZES, num_key_value_heads=2, max_position_embeddings=length or 128
+            )
         )
     elif kind == "t5":
         config = transformers.T5Config(

@@ -22,6 +22,10 @@ FEW_WEIGHTS = 1 << 20
 MOST_WEIGHTS = 1 << 26  # among the words of one picture: 8,192 × 8,192
 
 
+class NothingShown(OptionError):
+    """All that a text has is set aside."""
+
+
 class Layered(Protocol):
     """Weights of layers by number; a tensor is one."""
 
@@ -177,7 +181,9 @@ def choose_maps(
         for text in (look.pieces, look.keys)
     )
     if not rows or not columns:
-        raise OptionError("There are no words: the text has only punctuation or symbols. Pass specials=True to see it.")
+        raise NothingShown(
+            "There are no words: the text has only punctuation or symbols. Pass specials=True to see it."
+        )
     words = [look.words[place] for place in rows]
     queries = [query] if isinstance(query, str) else query or ()
     places = list(dict.fromkeys(place for each in queries for place in _find(each, words, look.words)))
@@ -188,7 +194,7 @@ def choose_maps(
     else:
         source = f"{_counted(layer, look.n_layers, 'layer')}, {_counted(head, look.n_heads, 'head')}"
     assert not isinstance(head, str)
-    return Seen(look, rows, columns, layer, head, [] if specials else _hidden(look.keys), places, source)
+    return Seen(look, rows, columns, layer, head, [] if specials else hidden_words(look.keys), places, source)
 
 
 @dataclass(frozen=True)
@@ -279,7 +285,7 @@ def _is_symbol(word: str) -> bool:
     return all(unicodedata.category(letter) in ("Sc", "Sk", "Sm") for letter in word)
 
 
-def _hidden(text: Pieces) -> list[str]:
+def hidden_words(text: Pieces) -> list[str]:
     """What is not shown, each once: what the model added, punctuation under that name, and symbols themselves."""
     added = [word for word, special in zip(text.words, text.special, strict=True) if special]
     others = [word for word, special in zip(text.words, text.special, strict=True) if not special]

@@ -65,8 +65,8 @@ class Levels:
 
     @cached_property
     def _finest(self) -> Tensor:
-        """The whole, as fine as it is kept: the mean weight of a pair in each cell."""
-        return self._of_entry(self.view.map(FINEST, FINEST, pool="mean"))
+        """The whole, as fine as it is kept: the sum of the weights in each cell."""
+        return self._of_entry(self.view.map(FINEST, FINEST))
 
     def _of_finest(self, rows: range, columns: range, height: int, width: int) -> Pooled:
         finest = self._finest
@@ -74,8 +74,8 @@ class Levels:
         across = _Level(columns, self.n_keys, finest.shape[1], width)
         part = finest[down.first : down.last, across.first : across.last]
         sums = _summed(_summed(part, down.bins, -2), across.bins, -1)
-        cells = torch.outer(torch.bincount(down.bins), torch.bincount(across.bins))
-        return Pooled(sums / cells * (across.group * self.n_keys / finest.shape[1]), down.span, across.span)
+        pairs = torch.outer(down.counts, across.counts)
+        return Pooled(sums / pairs * (across.group * self.n_keys / finest.shape[1]), down.span, across.span)
 
     def _computed(self, rows: range, columns: range, height: int, width: int) -> Pooled:
         down, across = _bins(len(rows), height), _bins(len(columns), width)
@@ -108,7 +108,10 @@ class _Level:
         self.last = min(-(-last // self.group) * self.group, cells)
         self.bins = torch.arange(self.last - self.first) // self.group
         # A cell has the queries i with ⌊i · cells / size⌋ of its number.
-        self.span = (-(-self.first * size // cells), -(-self.last * size // cells))
+        starts = [-(-cell * size // cells) for cell in range(self.first, self.last + 1)]
+        self.span = (starts[0], starts[-1])
+        self.counts = torch.zeros(int(self.bins[-1]) + 1)  # of queries in each group: cells may differ by one
+        self.counts.index_add_(0, self.bins, torch.tensor(starts).diff().float())
 
 
 def _bins(length: int, size: int) -> Tensor:

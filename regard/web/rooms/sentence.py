@@ -16,7 +16,7 @@ from regard.analysis import mean_distances, mean_entropies
 from regard.errors import OptionError
 from regard.printable import short_name
 from regard.text.look import Look
-from regard.text.seen import Seen, most_telling
+from regard.text.seen import NothingShown, Seen, hidden_words, most_telling
 from regard.view.levels import Pooled, pool
 from regard.web.asked import Asked
 from regard.web.rooms.sentence_reading import Chosen, Reading, Readings
@@ -28,8 +28,13 @@ MOST_LETTERS = 400_000
 TOLD = 1 << 16  # pairs of words up to which the most telling head is looked for
 SMALL = 24  # cells on a side of a head's map among all the others
 LONGEST_NAME = 40  # letters of a word
+MOST_ASIDE = 6  # names of what is set aside
 MOST_CELLS = 1024  # on a side of a map
 BUDGET = 1 << 30  # bytes of the queries and keys of one text
+
+
+class AboutModel(Asked):
+    """A question about the model, whatever it reads."""
 
 
 class AboutText(Asked):
@@ -40,6 +45,11 @@ class AboutText(Asked):
     target: str | None = Field(None, max_length=MOST_LETTERS)
     pieces: bool = False
     specials: bool = False
+
+    @property
+    def chosen(self) -> Chosen:
+        """Which weights are meant: the mean of all."""
+        return Chosen(self.pieces, self.specials, None, None, False)
 
     def subject(self) -> str:
         return f"sentence {sha256(self.text.encode()).hexdigest()}"
@@ -126,6 +136,7 @@ class SentenceRoom:
     """Reads a text once, and answers from what was recorded."""
 
     operations: ClassVar[Mapping[str, type[Asked]]] = {
+        "model": AboutModel,
         "look": AboutText,
         "heads": AboutHeads,
         "map": AboutMap,
@@ -140,15 +151,22 @@ class SentenceRoom:
     def _model(self) -> MiniLM | FromFolder:
         return MiniLM() if self._settings.model is None else FromFolder(self._settings)
 
+    def model(self, asked: AboutModel) -> dict[str, Any]:
+        """What reads: before it has read anything."""
+        return {
+            "model": short_name(self._model.name, 80),
+            "parts": self._model.parts,
+            "part": "cross" if "cross" in self._model.parts else self._model.parts[0],
+            "max_length": self._model.max_length,
+        }
+
     def look(self, asked: AboutText) -> Any:
         """What there is to see of a text."""
         reading = self._reading(asked)
         look = reading.look
-        known = {
-            "model": short_name(self._model.name, 80),
-            "parts": self._model.parts,
-            "part": asked.part or ("cross" if "cross" in self._model.parts else self._model.parts[0]),
-            "max_length": self._model.max_length,
+        model = self.model(AboutModel())
+        known = model | {
+            "part": asked.part or model["part"],
             "n_layers": look.n_layers,
             "n_heads": look.n_heads,
             "n_pieces": [len(look.pieces), len(look.keys)],
@@ -160,10 +178,11 @@ class SentenceRoom:
         if reading.is_long:
             apart = look.by_pieces()
             names = [_names(text.words) for text in (apart.pieces, apart.keys)]
-            return known | _named(names, reading.is_square) | {"telling": None, "unknown": ""}
-        seen = reading.seen(Chosen(asked.pieces, asked.specials, None, None, False))
+            return known | _named(names, reading.is_square) | {"telling": None, "aside": _aside(reading.added_words)}
+        seen = _seen(reading, asked)
         names = [_names(seen.names), _names(seen.key_names)]
-        return known | _named(names, reading.is_square) | {"telling": _telling(seen), "unknown": seen.unknown_note}
+        aside = _aside(hidden_words(look.keys))
+        return known | _named(names, reading.is_square) | {"telling": _telling(seen), "aside": aside}
 
     def heads(self, asked: AboutHeads) -> Any:
         """Small maps of the heads of a layer, or of all; with their entropies and distances, where all is computed."""
@@ -177,7 +196,7 @@ class SentenceRoom:
         if reading.is_long:
             maps = torch.stack([_sampled(reading, layer, asked.specials) for layer in layers])
         else:
-            seen = reading.seen(Chosen(asked.pieces, asked.specials, None, None, False))
+            seen = _seen(reading, asked)
             maps = torch.stack([_small(seen, layer) for layer in layers])
             found["entropies"] = mean_entropies(views).tolist()
             found["distances"] = mean_distances(views).tolist() if reading.is_square else None
@@ -190,12 +209,9 @@ class SentenceRoom:
             head = reading.head(*_one_head(asked), asked.specials)
             rows, columns = _span(asked.rows, head.n_queries), _span(asked.columns, head.n_keys)
             source = f"layer {asked.layer}, head {asked.head}"
-            added = list(
-                dict.fromkeys(reading.look.keys.words[reading.look.keys.word_of[each]] for each in reading.added)
-            )
-            note = _note_of_long(added, head.hidden_share, asked.specials)
+            note = _note_of_long(reading.added_words, head.hidden_share, asked.specials)
             return _drawn(head.part(rows, columns, height, width)) | {"source": source, "notes": [note]}
-        seen = reading.seen(asked.chosen)
+        seen = _seen(reading, asked)
         weights = seen.weights
         rows, columns = _span(asked.rows, weights.shape[0]), _span(asked.columns, weights.shape[1])
         return _drawn(pool(weights, rows, columns, height, width)) | {"source": seen.source, "notes": seen.notes}
@@ -208,7 +224,7 @@ class SentenceRoom:
             _check_place(asked.place, head.n_queries)
             row = head.row(asked.place)
         else:
-            weights = reading.seen(asked.chosen).weights
+            weights = _seen(reading, asked).weights
             _check_place(asked.place, weights.shape[0])
             row = weights[asked.place]
         top = row.topk(min(asked.most, len(row)))
@@ -226,6 +242,18 @@ class SentenceRoom:
 
     def _writes(self, asked: AboutText) -> bool:
         return "cross" in self._model.parts and asked.part != "encoder"
+
+
+def _seen(reading: Reading, asked: AboutText) -> Seen:
+    try:
+        return reading.seen(asked.chosen)
+    except NothingShown:
+        who, what = "There are", ""
+        if not reading.is_square and asked.target is None:
+            who, what = "The model writes", "Type what is to be written, or tick"
+        raise OptionError(
+            f"{who} no words here, only punctuation or symbols. {what or 'Tick'} “Show what is set aside” to see them."
+        ) from None
 
 
 def _telling(seen: Seen) -> list[int] | None:
@@ -267,13 +295,18 @@ def _names(words: list[str]) -> list[str]:
     return [short_name(word, LONGEST_NAME) for word in words]
 
 
+def _aside(hidden: list[str]) -> list[str]:
+    names = [short_name(each, LONGEST_NAME) for each in hidden[:MOST_ASIDE]]
+    return names if len(hidden) <= MOST_ASIDE else [*names, f"{len(hidden) - MOST_ASIDE} more"]
+
+
 def _note_of_long(added: list[str], share: float, specials: bool) -> str:
     if specials or not added:
         return "nothing is hidden and nothing is scaled"
     are, they = ("are", "they take") if len(added) > 1 else ("is", "it takes")
     return (
-        f"{listed([short_name(each) for each in added])} {are} hidden: {they} {share:.0%} of the weight of queries "
-        f"across the text, and the rest is scaled up to 1"
+        f"{listed([short_name(each) for each in added])} {are} set aside as keys: {they} {share:.0%} of the weight of "
+        f"queries across the text, and the rest is scaled up to 1"
     )
 
 

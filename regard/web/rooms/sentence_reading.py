@@ -102,6 +102,12 @@ class Reading:
         keys = self.look.keys
         return [place for place, word in enumerate(keys.word_of) if keys.special[word]]
 
+    @property
+    def added_words(self) -> list[str]:
+        """Their names, each once."""
+        keys = self.look.keys
+        return list(dict.fromkeys(keys.words[keys.word_of[place]] for place in self.added))
+
     def _see(self, chosen: Chosen) -> Seen:
         look = self.look
         if chosen.rolled_out:

@@ -7,7 +7,7 @@ import { button } from "../controls.js";
 import { cut } from "../weights.js";
 import { numbers, paint } from "./sentence-overview.js";
 
-const LEFT = 92, TOP = 74, ROW = 13, COLUMN = 15; // of the canvas, and between two names
+const LEFT = 92, TOP = 74, RIGHT = 26, ROW = 13, COLUMN = 15; // around the map, and between two names
 const NEAREST = 12; // words on a side
 const REST = 50; // milliseconds without a movement until more detail is asked for
 const LETTERS = 13;
@@ -26,7 +26,7 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
   const asking = latest();
   let rows = [], columns = [], seen = null, parts = [], chosen = null, waiting = null, width = 560, ended = false;
 
-  const inside = () => width - LEFT;
+  const inside = () => width - LEFT - RIGHT;
   const whole = () => { seen = { top: 0, left: 0, height: rows.length, width: columns.length }; };
 
   function bound() {

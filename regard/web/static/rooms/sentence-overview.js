@@ -48,7 +48,7 @@ export function overview({ onchoose }) {
     const all = [...maps.values()].sort((one, other) => one.layer - other.layer || one.head - other.head);
     if (isSorted) all.sort((one, other) => value(one) - value(other));
     const across = isSorted ? Math.min(shape.heads, WIDEST) : shape.heads;
-    root.style.gridTemplateColumns = `${isSorted ? "" : "1.1rem "}repeat(${across}, minmax(24px, 1fr))`;
+    root.style.gridTemplateColumns = `${isSorted ? "" : "1.1rem "}repeat(${across}, minmax(24px, 3.5rem))`;
     root.classList.toggle("is-sorted", isSorted);
     const parts = [];
     if (!isSorted) {

@@ -1,33 +1,42 @@
 // The lines of Python that compute what is drawn.
 import { literal } from "../saving.js";
 
-export function python({ about, known, text, settings }) {
-  const lines = [];
+const MOST = 1 << 20; // weights of a part that are read one by one
+
+// `part` is what is visible of the map of a long text: { rows, columns }.
+export function python({ about, known, settings, part }) {
+  const { text, target } = known.body, { layer, head, show } = settings, cut = settings.unit === "pieces";
+  const imports = [], lines = [];
   if (about.model) {
-    lines.push(
-      "from regard.integrations.transformers import TextModel", "",
-      `model = TextModel.load(${literal(about.model)})  # the folder of --model`,
-      `look = model.look(${[literal(text), ...(known.parts.length > 1 ? [literal(known.part)] : []), ...(settings.target ? [`target=${literal(settings.target)}`] : [])].join(", ")})`,
-    );
+    imports.push("from regard.integrations.transformers import TextModel");
+    const given = [literal(text), known.parts.length > 1 ? literal(known.part) : null, target ? `target=${literal(target)}` : null];
+    lines.push(`model = TextModel.load(${literal(about.model)})  # the folder of --model`, `look = model.look(${given.filter(each => each).join(", ")})`);
   } else {
-    lines.push("from regard.text import SentenceEncoder", "", `look = SentenceEncoder.load().look(${literal(text)})`);
+    imports.push("from regard.text import SentenceEncoder");
+    lines.push(`look = SentenceEncoder.load().look(${literal(text)})`);
   }
   if (known.is_long) {
-    lines.push(
-      `view = look.views[${settings.layer}]  # (1, heads, queries, keys), computed where it is read`,
-      `weights = view.map(512, 512, pool="mean")[0, ${settings.head}]  # pooled; nothing is hidden or scaled`,
-    );
-  } else if (settings.show === "rollout") {
-    lines.splice(1, 0, "from regard.analysis import rollout", "from regard.text import by_words");
-    lines.push("pieces = look.pieces", "weights = rollout(look.views, range(len(pieces)))[0]  # among pieces, none hidden");
-    if (!settings.pieces) lines.push("weights = by_words(weights, pieces.word_of)");
+    lines.push(`view = look.views[${layer}]  # (1, heads, queries, keys), computed where it is read`);
+    const spans = part ? [part.rows, part.columns] : [], pairs = spans.reduce((found, [from, to]) => found * (to - from), 1);
+    if (part && pairs <= MOST)
+      lines.push(`weights = view.tile(${spans.map(([from, to]) => `slice(${from}, ${to})`).join(", ")})[0, ${head}]  # what is visible; nothing is hidden, scaled or pooled`);
+    else lines.push(`weights = view.map(512, 512, pool="mean")[0, ${head}]  # all of it, pooled; nothing is hidden or scaled`);
   } else {
-    lines.splice(1, 0, "from regard.text.seen import choose_maps");
-    if (settings.pieces) lines.push("look = look.by_pieces()");
-    const named = [
-      settings.layer === null ? null : `layer=${settings.layer}`, settings.head === null ? null : `head=${settings.head}`, settings.specials ? "specials=True" : null,
-    ].filter(each => each);
-    lines.push(`seen = choose_maps(${["look", ...named].join(", ")})`, "print(seen.notes)", "weights = seen.weights  # rows are queries, columns are keys");
+    imports.push("from regard.text.seen import choose_maps");
+    if (cut) lines.push("look = look.by_pieces()");
+    const specials = settings.specials ? "specials=True" : null;
+    if (show === "rollout") {
+      imports.unshift("from regard.analysis import rollout");
+      imports.push("from regard.text import by_words");
+      lines.push(
+        `shown = choose_maps(${["look", specials].filter(each => each).join(", ")}).rows  # which words`,
+        "weights = rollout(look.views, range(len(look.pieces)))[0]  # among pieces",
+        "weights = by_words(weights, look.pieces.word_of)[shown][:, shown]", "weights /= weights.sum(-1, keepdim=True)  # rows are queries, columns are keys",
+      );
+    } else {
+      const named = [show === "all" ? null : `layer=${layer}`, show === "head" ? `head=${head}` : null, specials].filter(each => each);
+      lines.push(`seen = choose_maps(${["look", ...named].join(", ")})`, "print(seen.notes)", "weights = seen.weights  # rows are queries, columns are keys");
+    }
   }
-  return [...lines, "print(weights)", ""].join("\n");
+  return [...imports, "", ...lines, "print(weights)", ""].join("\n");
 }
