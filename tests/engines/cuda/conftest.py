@@ -12,6 +12,23 @@ from regard.engines.cuda.cuda_kernels import CudaKernels
 from regard.engines.kernels import dispatch
 
 
+@pytest.fixture(autouse=True, scope="session")
+def language_is_replaced_once_a_launch():
+    """Triton's interpreter replaces the functions of its language for each function that a kernel calls, too: half its time."""
+    interpreter = pytest.importorskip("triton.runtime.interpreter")
+    language = pytest.importorskip("triton.language")
+    replace = interpreter._patch_lang
+
+    def replace_once(function):
+        own = [each for each in (language, language.core) if any(each is it for it in function.__globals__.values())]
+        is_replaced = own and not any(language.core.is_builtin(each.dot) for each in own)
+        return interpreter._LangPatchScope() if is_replaced else replace(function)
+
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(interpreter, "_patch_lang", replace_once)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def compiled_for_one_kind(monkeypatch):
     """Small problems, too, by the kernels that large ones have; `test_general.py` is for the others."""
