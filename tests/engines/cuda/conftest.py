@@ -14,7 +14,7 @@ from regard.engines.kernels import dispatch
 
 @pytest.fixture(autouse=True, scope="session")
 def language_is_replaced_once_a_launch():
-    """Triton's interpreter replaces the functions of its language for each function that a kernel calls, too: half its time."""
+    """Triton's interpreter replaces its language again for each function that a kernel calls: half of its time."""
     interpreter = pytest.importorskip("triton.runtime.interpreter")
     language = pytest.importorskip("triton.language")
     replace = interpreter._patch_lang
