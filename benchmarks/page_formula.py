@@ -9,6 +9,7 @@ without a graphics card, so this is the slowest that a reader will see on the sa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 SECONDS = 4.0
@@ -18,9 +19,11 @@ MANY = "#formula?preset=many"
 DRAG = """async seconds => {
     const svg = document.querySelector(".plane-drawing"), { left, top, width, height } = svg.getBoundingClientRect();
     const { x, y, width: wide, height: high } = svg.querySelector(".query-handle .inside").getBoundingClientRect();
-    const tell = (kind, clientX, clientY, buttons) => svg.dispatchEvent(new PointerEvent(kind, {
-        bubbles: true, cancelable: true, isPrimary: true, pointerId: 1, pointerType: "mouse", button: kind === "pointermove" ? -1 : 0, buttons, clientX, clientY,
-    }));
+    const mouse = { bubbles: true, cancelable: true, isPrimary: true, pointerId: 1, pointerType: "mouse" };
+    const tell = (kind, clientX, clientY, buttons) => {
+        const button = kind === "pointermove" ? -1 : 0;
+        svg.dispatchEvent(new PointerEvent(kind, { ...mouse, button, buttons, clientX, clientY }));
+    };
     const next = () => new Promise(requestAnimationFrame), frames = [];
     const read = () => document.querySelector(".query-handle").getAttribute("transform");
     tell("pointerdown", x + wide / 2, y + high / 2, 1);
@@ -28,7 +31,8 @@ DRAG = """async seconds => {
     for (let now = start; now - start < 1000 * seconds; now = await next()) {
         frames.push(now);
         const turn = (now - start) / 1000;
-        tell("pointermove", left + width * (0.5 + 0.4 * Math.cos(2.1 * turn)), top + height * (0.5 + 0.4 * Math.sin(3.3 * turn)), 1);
+        const across = 0.5 + 0.4 * Math.cos(2.1 * turn), down = 0.5 + 0.4 * Math.sin(3.3 * turn);
+        tell("pointermove", left + width * across, top + height * down, 1);
         places.add(read());
     }
     tell("pointerup", left + width / 2, top + height / 2, 0);
@@ -66,7 +70,7 @@ def drag(tab: Any, seconds: float = SECONDS, fragment: str = MANY) -> Drag:
     spent = {name: 1000 * (after[name] - before[name]) / count for name in after}
     return Drag(
         frames_a_second=1000 * count / (frames[-1] - frames[0]),
-        longest=max(later - earlier for earlier, later in zip(frames, frames[1:], strict=False)),
+        longest=max(later - earlier for earlier, later in pairwise(frames)),
         script=spent["ScriptDuration"],
         style_and_layout=spent["LayoutDuration"] + spent["RecalcStyleDuration"],
         all_work=spent["TaskDuration"],

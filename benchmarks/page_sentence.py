@@ -43,7 +43,8 @@ TYPED = """word => {
         const watching = new MutationObserver(records => {
             const large = records.some(each => each.target.closest?.(".picture"));
             const small = records.some(each => each.target.matches?.(".heads"));
-            if (large) isLarge = [...room.querySelectorAll(".picture svg text")].some(each => each.textContent === word);
+            const words = large ? [...room.querySelectorAll(".picture svg text")] : [];
+            if (large) isLarge = words.some(each => each.textContent === word);
             if (!isLarge || !small) return;
             watching.disconnect();
             requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - window.keyed), 0));
@@ -55,7 +56,9 @@ TYPED = """word => {
 # From an action on to the frame after the next part of a map is on the screen, whose legend is then drawn anew.
 ACTED = """() => {
     const legend = document.querySelector(".large .legend");
-    const begin = kind => new Promise(resolve => document.addEventListener(kind, () => resolve(performance.now()), { capture: true, once: true }));
+    const begin = kind => new Promise(resolve => {
+        document.addEventListener(kind, () => resolve(performance.now()), { capture: true, once: true });
+    });
     const began = Promise.race([begin("click"), begin("keydown")]);
     const drawn = new Promise(resolve => {
         const watching = new MutationObserver(() => {
