@@ -267,9 +267,9 @@ class MultiHeadAttention(ProjectedHeads):
         )
         start = 0 if cache is None else cache.position
         if cache is not None and cache.has_memory:
-            queries, (keys, values) = self._heads(self._linear(query, 0)), cache.recall(*key.shape[:2])
+            queries, (keys, values) = self._projected(query, 0), cache.recall(*key.shape[:2])
         else:
-            queries, keys, values = (self._heads(each) for each in self._project(query, key, value))
+            queries, keys, values = self._project(query, key, value)
             keys = keys if self.rotary is None else self.rotary(keys, start)
             if cache is not None:
                 keys, values = cache.extend(keys, values)
@@ -279,14 +279,15 @@ class MultiHeadAttention(ProjectedHeads):
         queries = queries if self.rotary is None else self.rotary(queries, start)
         if cache is not None:
             cache.advance(queries.shape[-2])
-        # After the cache, which has the sequence alone: what follows it follows every step.
-        keys, values = self._with_added(keys, values)
+        n_added = self._n_added
+        if n_added:  # after the cache, which has the sequence alone: what follows it follows every step
+            keys, values = self._with_added(keys, values)
         restriction = read_masks(
             attn_mask,
             key_padding_mask,
             batch=batch,
             heads=self.num_heads,
-            added_keys=self._n_added,
+            added_keys=n_added,
             is_causal=is_causal and trusted and key_padding_mask is None,
         )
         if self.num_kv_heads != self.num_heads:

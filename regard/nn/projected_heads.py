@@ -133,19 +133,20 @@ class ProjectedHeads(AttentionLayer):
     # What tokens become --------------------------------------------------------------------------------------------
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values, `(batch, heads, n, head_dim)`."""
         weight = self.in_proj_weight
         if weight is not None and query is key and key is value:
-            packed: Tensor = linear(query, weight, self.in_proj_bias)
-            return tuple(packed.split(self._sizes(), -1))
-        return tuple(self._linear(each, which) for which, each in enumerate((query, key, value)))
+            # One product, and heads before parts: every operation here is one more on the way of a small call.
+            packed = self._heads(linear(query, weight, self.in_proj_bias))
+            return packed.split_with_sizes((self.num_heads, self.num_kv_heads, self.num_kv_heads), 1)
+        return tuple(self._projected(each, which) for which, each in enumerate((query, key, value)))
 
-    def _linear(self, tokens: Tensor, which: int) -> Tensor:
-        """The projection to queries, keys or values: 0, 1 or 2."""
+    def _projected(self, tokens: Tensor, which: int) -> Tensor:
+        """Queries, keys or values: 0, 1 or 2; as `_project`."""
         bias = None if self.in_proj_bias is None else self.in_proj_bias.split(self._sizes())[which]
-        projected: Tensor = linear(tokens, self._matrices()[which], bias)
-        return projected
+        return self._heads(linear(tokens, self._matrices()[which], bias))
 
     def _heads(self, tokens: Tensor) -> Tensor:
         """`(batch, n, heads · head_dim)` as `(batch, heads, n, head_dim)`."""
-        split: Tensor = tokens.unflatten(-1, (-1, self.head_dim))
-        return split.transpose(1, 2)
+        batch, n, size = tokens.shape
+        return tokens.view(batch, n, size // self.head_dim, self.head_dim).transpose(1, 2)
