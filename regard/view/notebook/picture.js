@@ -1,5 +1,6 @@
 // One head of a view or a recording, as a notebook shows it: its map, at the level of detail that is looked at, and what
 // one query attends to. Everything is asked of Python; what is no number comes in words, so that one place chooses them.
+// One file, since a widget's module can import no other.
 const NEAREST = 8; // queries or keys on a side of what is looked at, at least
 const CELL = 40, TALLEST = 520; // pixels of a cell, and of a map
 const MOST = 512; // cells on a side that Python sends at most
@@ -130,7 +131,7 @@ function render({ model, el }) {
       : make("input", { type: "number", min: "0", max: count - 1, step: "1" });
     input.value = value;
     input.addEventListener("change", () => onchange(clamped(Math.round(Number(input.value) || 0), 0, count - 1)));
-    return make("label", {}, `${label} `, input, count <= LISTED ? null : ` of ${count.toLocaleString("en")}: ${words(value)}`);
+    return make("label", {}, `${label} `, input, count <= LISTED ? null : ` of ${count.toLocaleString("en")}${words(value) === String(value) ? "" : `: ${words(value)}`}`);
   }
   function fillPickers() {
     const focus = [...pickers.querySelectorAll("select, input")].indexOf(document.activeElement);
@@ -166,7 +167,6 @@ function render({ model, el }) {
     const part = { ...found, canvas: document.createElement("canvas"), isWhole: found.rows[0] === 0 && found.columns[0] === 0 && String([found.rows[1], found.columns[1]]) === String(sizes()) };
     parts = part.isWhole ? [part] : [...parts.filter(each => each.isWhole), part];
     paint(part);
-    caption.textContent = found.caption;
     legend.replaceChildren(...found.legend.map((words, at) => {
       const swatch = make("i", { "aria-hidden": "true" });
       swatch.style.background = `var(--w${(at * levels) / 4})`;
@@ -238,11 +238,11 @@ function render({ model, el }) {
   }
   function show() {
     widest = null;
-    const [rows, columns] = sizes(), place = chosen.entry.length && layer().axes.at(-1).size > 1 ? `, head ${chosen.entry.at(-1)}` : "";
+    const [rows, columns] = sizes(), head = layer().axes.at(-1)?.size > 1 ? `head ${chosen.entry.at(-1)}` : "";
     cursor = Math.min(cursor, columns - 1);
     seen ??= { top: 0, left: 0, height: rows, width: columns };
     zooms.hidden = Math.max(rows, columns) <= 2 * NEAREST;
-    canvas.setAttribute("aria-label", `Map of the weights of ${rows.toLocaleString("en")} queries on ${columns.toLocaleString("en")} keys, ${layer().name}${place}. Arrows move among queries and keys, plus and minus zoom, 0 shows all.`);
+    canvas.setAttribute("aria-label", `Map of the weights of ${rows.toLocaleString("en")} queries on ${columns.toLocaleString("en")} keys${[layer().name, head].filter(Boolean).map(each => `, ${each}`).join("")}. Arrows move among queries and keys, plus and minus zoom, 0 shows all.`);
     lay();
     draw();
     more();
@@ -294,7 +294,8 @@ function render({ model, el }) {
     context.clip();
     for (const { canvas: drawn, rows, columns } of parts)
       context.drawImage(drawn, x(columns[0]), y(rows[0]), x(columns[1]) - x(columns[0]), y(rows[1]) - y(rows[0]));
-    if (parts.length) number(context, parts.at(-1));
+    const isNumbered = parts.length > 0 && number(context, parts.at(-1));
+    caption.textContent = `${parts.at(-1)?.caption ?? ""}${isNumbered ? " Numbers are percents." : ""}`;
     const tall = Math.max(y(chosen.query + 1) - y(chosen.query), 2), wide = Math.max(x(cursor + 1) - x(cursor), 2);
     Object.assign(context, { strokeStyle: mark, lineWidth: 2 });
     context.strokeRect(box.left + 1, y(chosen.query), box.width - 2, tall);
@@ -318,7 +319,7 @@ function render({ model, el }) {
   // Percents in cells that have room for them.
   function number(context, part) {
     const [height, width] = part.size, tall = (y(part.rows[1]) - y(part.rows[0])) / height, wide = (x(part.columns[1]) - x(part.columns[0])) / width;
-    if (!layer().shares || tall < 15 || wide < 21) return;
+    if (!layer().shares || tall < 15 || wide < 21) return false;
     Object.assign(context, { font: font(11), textAlign: "center" });
     part.weights.forEach((weight, at) => {
       if (weight === 0) return;
@@ -326,6 +327,7 @@ function render({ model, el }) {
       const words = !Number.isFinite(weight) ? "?" : Math.abs(weight) < 0.005 ? "·" : String(Math.round(100 * weight)).replace("-", "−");
       context.fillText(words, x(part.columns[0]) + ((at % width) + 0.5) * wide, y(part.rows[0]) + (Math.floor(at / width) + 0.5) * tall + 4);
     });
+    return true;
   }
   // As many places as there is room for, each at the middle of its cell.
   function labels(side, start, length, room, apart) {
