@@ -65,6 +65,12 @@ class Levels:
             return self._of_finest(rows, columns, height, width)
         return self._computed(rows, columns, min(height, len(rows)), min(width, len(columns)))
 
+    def _tile(self, rows: range, columns: range) -> Tensor:
+        if self.reads_whole:
+            return self._of_entry(self.view.tile(rows, columns))
+        # A tile takes what was found out about every row before; these rows alone take less.
+        return self._of_entry(self.view.rows(slice(rows.start, rows.stop)))[:, columns.start : columns.stop]
+
     def _of_entry(self, tensor: Tensor) -> Tensor:
         return tensor[self._entry].cpu()
 
@@ -85,11 +91,12 @@ class Levels:
     def _computed(self, rows: range, columns: range, height: int, width: int) -> Pooled:
         down, across = _bins(len(rows), height), _bins(len(columns), width)
         sums = torch.zeros(height, width)
-        at_once = max(STRIP // (len(columns) * self.entries), 1)
+        n_read = len(columns) if self.reads_whole else self.n_keys
+        at_once = max(STRIP // (n_read * self.entries), 1)
         for start in range(0, len(rows), at_once):
             strip = range(start, min(start + at_once, len(rows)))
-            tile = self.view.tile(range(rows.start + strip.start, rows.start + strip.stop), columns)
-            sums.index_add_(0, down[strip.start : strip.stop], _summed(self._of_entry(tile).float(), across, -1))
+            tile = self._tile(range(rows.start + strip.start, rows.start + strip.stop), columns)
+            sums.index_add_(0, down[strip.start : strip.stop], _summed(tile.float(), across, -1))
         pairs = torch.outer(torch.bincount(down), torch.bincount(across))
         return Pooled(sums / pairs * (len(columns) / width), (rows.start, rows.stop), (columns.start, columns.stop))
 

@@ -219,6 +219,7 @@ def test_names_of_a_text_are_on_its_picture(show):
     assert state["names"] == [["[CLS]", "The", "dog", "wa", "gged", "[SEP]"]] * 2
     assert len(state["layers"]) == 6
     assert state["title"] == "Attention of “The dog wagged”"
+    assert "layers downwards, heads across" in look._repr_html_()
 
 
 # What is refused ---------------------------------------------------------------------------------------------------
@@ -273,11 +274,12 @@ def test_an_error_of_the_user_s_own_code_is_told(show):
 
 def test_of_more_weights_than_are_read_at_once_a_part_is_seen(show, monkeypatch):
     monkeypatch.setattr(answers, "MOST_READ", 1000)
-    monkeypatch.setattr(answers, "MOST_AT_ONCE", 400)
+    monkeypatch.setattr(answers, "MOST_AT_ONCE", 20 * 60)
     answers._levels.cache_clear()
     view = view_of(n=60)
     picture = show(view)
-    monkeypatch.setattr(view, "map", None)  # never the whole
+    for whole in ("map", "tile"):  # whose statistics are of every row
+        monkeypatch.setattr(view, whole, None)
     answer = picture.ask(about_map(rows=(10, 60), columns=(0, 60), size=(10, 10)))
     assert (answer[0]["rows"], answer[0]["columns"], answer[0]["widest"]) == ([10, 30], [0, 20], [20, 20])
     twos = [(start, start + 2) for start in range(0, 20, 2)]

@@ -234,6 +234,26 @@ def test_a_long_view_is_zoomed_and_what_is_seen_is_asked_for(show, in_browser, w
         assert max(picture.sent) <= 1 << 20
 
 
+def test_of_what_would_take_long_a_part_is_seen_and_moved(show, in_browser, monkeypatch):
+    from regard.view.notebook import answers
+
+    monkeypatch.setattr(answers, "MOST_READ", 1000)
+    monkeypatch.setattr(answers, "MOST_AT_ONCE", 20 * 60)
+    view = view_of(n=60)
+    picture = show(view)
+    with in_browser(picture) as tab:
+        assert "At most 20 × 20 are seen at once" in tab.locator("figure .caption").inner_text()
+        for row, column in ((0, 0), (19, 19)):
+            tab.mouse.move(*middle_of(tab, row, column, n=20, m=20))
+            assert tab.locator(".pointed").inner_text().startswith(f"query {row} → key {column}: ")
+        query_of(tab).fill("50")
+        query_of(tab).press("Enter")
+        settled(tab, view.dense()[50])
+        until(tab, lambda: maps(picture)[-1]["rows"] == [40, 60])
+        tab.get_by_role("button", name="Show all").click()
+        until(tab, lambda: maps(picture)[-1]["rows"] == [0, 20])
+
+
 def test_a_map_is_dragged_and_zoomed_by_the_mouse(show, in_browser):
     view = view_of(n=900)
     picture = show(view)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from regard.weights import Kind
 
 MOST_READ = 1 << 28  # weights that are all read for a map; of more, a part
-MOST_AT_ONCE = 1 << 26  # weights in a part of such a map
+MOST_AT_ONCE = 1 << 26  # weights in the rows of such a part
+FEWEST = 8  # rows of it, nevertheless
 MOST_CELLS = 512  # on a side of what is sent: a mebibyte at most
 LISTED = 12  # keys of a row
 KEPT_MAPS = 4  # of one head each, up to 16 MiB, over all pictures
@@ -132,7 +133,7 @@ def _widest(levels: Levels) -> tuple[int, int]:
     """How many queries and keys may be seen at once."""
     if levels.reads_whole:
         return levels.n_queries, levels.n_keys
-    side = math.isqrt(MOST_AT_ONCE // levels.entries)
+    side = max(MOST_AT_ONCE // (levels.n_keys * levels.entries), FEWEST)
     return min(levels.n_queries, side), min(levels.n_keys, side)
 
 
