@@ -89,7 +89,8 @@ SHOW = """async ([module, style, state]) => {
   sheet.textContent = style;
   document.head.append(sheet);
   const widget = (await import(URL.createObjectURL(new Blob([module], { type: "text/javascript" })))).default;
-  window.render = (place = "output") => widget.render({ model: window.model, el: document.getElementById(place) });
+  window.render = (place = "output") =>
+    widget.render({ model: window.model, el: place instanceof Node ? place : document.getElementById(place) });
   window.end = await window.render();
 }"""
 

@@ -65,12 +65,12 @@ def maps(picture):
 
 
 def until(tab, holds):
-    """Waits for what a picture asks of Python."""
+    """Waits for what a picture asks of Python, or shows."""
     for _ in range(200):
         if holds():
             return
         tab.wait_for_timeout(50)
-    raise AssertionError("the picture did not ask for it")
+    raise AssertionError("it did not come to that")
 
 
 def middle_of(tab, row, column, n=12, m=12):
@@ -330,6 +330,21 @@ def test_before_python_answers_the_static_picture_is_there(show, in_browser):
         tab.evaluate("() => { window.end(); window.model.send = () => {}; return window.render(); }")
         assert tab.locator("g[data-head]").count() == 3
         tab.wait_for_function("document.querySelector('.status').innerText.startsWith('Waiting for Python')")
+
+
+def test_a_picture_may_be_made_before_it_stands_in_the_page(show, in_browser):
+    view = view_of()
+    dense = view.dense()
+    with in_browser(show(view)) as tab:
+        tab.evaluate(
+            "() => { window.end(); window.apart = document.createElement('div'); return window.render(apart); }"
+        )
+        tab.wait_for_function("window.apart.querySelector('.legend span') && window.apart.querySelector('.row li')")
+        tab.evaluate("document.getElementById('output').replaceChildren(window.apart)")
+        until(tab, lambda: tab.locator("canvas.map").bounding_box()["width"] > 400)
+        x, y = middle_of(tab, 3, 5)
+        level = round(place_of(float(dense[3, 5]), float(dense.max())) * 32) / 32
+        until(tab, lambda: colour_at(tab, x - 8, y + 7) == rgb(on_scale(level)))
 
 
 def test_two_pictures_of_one_model_show_the_same_and_ask_for_themselves(show, in_browser):

@@ -297,7 +297,7 @@ function render({ model, el }) {
     const isNumbered = parts.length > 0 && number(context, parts.at(-1));
     caption.textContent = `${parts.at(-1)?.caption ?? ""}${isNumbered ? " Numbers are percents." : ""}`;
     const tall = Math.max(y(chosen.query + 1) - y(chosen.query), 2), wide = Math.max(x(cursor + 1) - x(cursor), 2);
-    Object.assign(context, { strokeStyle: mark, lineWidth: 2 });
+    Object.assign(context, { strokeStyle: mark, lineWidth: tall < 4 ? 1 : 2 });
     context.strokeRect(box.left + 1, y(chosen.query), box.width - 2, tall);
     if (document.activeElement === canvas) context.strokeRect(x(cursor) + 1, y(chosen.query) + 1, Math.max(wide - 2, 1), Math.max(tall - 2, 1));
     context.restore();
@@ -420,7 +420,7 @@ function render({ model, el }) {
     if (!seen || !stage.clientWidth) return;
     const before = box?.width;
     lay();
-    draw();
+    retint(); // what was painted apart from the page had no colours
     if (parts.length && before !== box.width) moved();
   });
   const themed = new MutationObserver(retint), scheme = matchMedia("(prefers-color-scheme: dark)");
