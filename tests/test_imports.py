@@ -152,7 +152,8 @@ import sys, torch, regard
 x = torch.rand(4, 3)
 for engine in (None, *regard.ENGINES):
     regard.attend(x, x, x, engine=engine)
-repr(regard.weigh(x, x, x)), str(regard.plan(x, x, x))
+view = regard.weigh(x, x, x)
+repr(view), view._repr_html_(), view._repr_mimebundle_(), str(regard.plan(x, x, x))
 print(sorted(set(sys.modules) & {OPTIONAL}))
 """
     assert run(code) == "[]"

@@ -110,4 +110,18 @@ VIEWS = (
         "or False:",
         ("tests/test_notebook_pictures.py -k long",),
     ),
+    Mutant(
+        "an interactive picture says that its view's inputs changed, also of what was read before",
+        "regard/view/notebook/answers.py",
+        "        view._versions.check()\n",
+        "",
+        ("tests/notebook/test_answers.py -k changed",),
+    ),
+    Mutant(
+        "an interactive picture is sent no more than it may be",
+        "regard/view/notebook/answers.py",
+        "min(each, MOST_CELLS)",
+        "each",
+        ("tests/notebook/test_answers.py -k mebibyte",),
+    ),
 )

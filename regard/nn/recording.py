@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import html
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from regard.planner import choose
 from regard.problem import AttentionProblem, make_problem
 from regard.scores.form import DotForm, Form
 from regard.view.html import picture_of_recording
+from regard.view.notebook import bundle
 from regard.view.readings import Top, as_integer
 from regard.view.versions import Versions
 from regard.view.weights_view import WeightsView
@@ -212,11 +214,24 @@ class Recording:
 
     def _repr_html_(self) -> str:
         """In a notebook: a small map of each head of each call."""
-        title = f"Recording of {len(self.layers)} layers: {len(self)} calls, {self.bytes:,} bytes"
         if any(view._versions.changed is not None or view._problem.queries.is_meta for _, view in self):
             return f"<pre>{html.escape(repr(self))}</pre>"  # nothing to read, or not what was recorded
         numbers = dict(zip(self.layers, self.numbers, strict=True))
-        return picture_of_recording([(name, numbers[name], view) for name, view in self], title)
+        return picture_of_recording([(name, numbers[name], view) for name, view in self], self._title)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], Any] | None:
+        """In a notebook with anywidget: the interactive picture."""
+        numbers, seen = dict(zip(self.layers, self.numbers, strict=True)), Counter[str]()
+        calls = []
+        for name, view in self:
+            call = f", call {seen[name]}" if len(self._kept[name]) > 1 else ""
+            calls.append((f"{numbers[name]}: {name}{call}", view))
+            seen[name] += 1
+        return bundle(self, self._title, calls)
+
+    @property
+    def _title(self) -> str:
+        return f"Recording of {len(self.layers)} layers: {len(self)} calls, {self.bytes:,} bytes"
 
     def _take(
         self, owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.errors import OptionError
 from regard.text.pieces import Pieces
+from regard.view.html import picture_of_recording
+from regard.view.notebook import bundle
 from regard.view.weights_view import WeightsView
 
 STRIP = 1 << 22  # weights among tokens that are computed at once
@@ -88,6 +91,21 @@ class Look:
             f"<Look at {beginning(self.pieces.text)!r}: {len(self.words)} words, {self.n_layers} layers × "
             f"{self.n_heads} heads. weights(layer, head) reads them>"
         )
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a small map of each head of each layer, among the tokens of the model."""
+        calls = [(f"layer {layer}", layer, view) for layer, view in enumerate(self.views)]
+        return picture_of_recording(calls, self._title)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], Any] | None:
+        """In a notebook with anywidget: the interactive picture, with tokens as names."""
+        apart = self.by_pieces()
+        layers = [(str(layer), view) for layer, view in enumerate(self.views)]
+        return bundle(self, self._title, layers, (apart.pieces.words, apart.keys.words))
+
+    @property
+    def _title(self) -> str:
+        return f"Attention of “{beginning(self.pieces.text)}”"
 
 
 def beginning(text: str) -> str:

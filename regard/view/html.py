@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from regard.view.colours import GREY, colour_at, legend
 from regard.view.drawing import largest_of, place_of, ratio, three_digits
+from regard.view.theme import by_theme
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -127,7 +128,8 @@ def _drawn(rows: Sequence[MapRow], title: str, note: str, kind: str) -> str:
             if place == 0 and not alone:
                 parts.append(f'<text x="{x + width / 2:g}" y="11" text-anchor="middle">{head}</text>')
             hover = ", ".join(filter(None, (row.name, "" if alone else f"head {head}")))
-            parts.append(_map(picture, x, y, width, height, largest, hover))
+            which = "" if alone else f' data-layer="{place}" data-head="{head}"'
+            parts.append(f"<g{which} {_map(picture, x, y, width, height, largest, hover)}</g>")
         y += math.ceil(height) + GAP
     width = left + (math.ceil(_box(rows[0], size)[1]) if alone else count * (SMALL + GAP) - GAP)
     caption = _caption(rows, note, alone)
@@ -146,7 +148,7 @@ def _box(row: MapRow, size: int) -> tuple[float, float]:
 
 
 def _map(table: list[list[float]], x: float, y: float, width: float, height: float, largest: float, hover: str) -> str:
-    """One map: a path for each level of the scale, with a run of equal cells as one rectangle."""
+    """Where a map stands, and what is in it: a path for each level of the scale, a run of equal cells as one box."""
     paths: dict[str, list[str]] = {}
     for row, cells in enumerate(table):
         for level, start, count in _runs(cells, largest):
@@ -158,7 +160,7 @@ def _map(table: list[list[float]], x: float, y: float, width: float, height: flo
         f'<rect {kind} width="{len(table[0])}" height="{len(table)}"/>'
         for kind in (_coloured("0"), 'class="frame" fill="none"')
     )
-    return f'<g transform="translate({x:g} {y:g}) scale({across:.5g} {down:.5g})">{told}{below}{drawn}{frame}</g>'
+    return f'transform="translate({x:g} {y:g}) scale({across:.5g} {down:.5g})">{told}{below}{drawn}{frame}'
 
 
 def _coloured(level: str) -> str:
@@ -227,19 +229,15 @@ def _page(title: str, picture: str, caption: str) -> str:
 
 def _colours(dark: bool) -> str:
     levels = "".join(f"--w{level}:{colour_at(level / LEVELS, dark)};" for level in range(LEVELS + 1))
-    return levels + ("--ink:#d5d9de;--line:#55606b" if dark else "--ink:#24292f;--line:#b8bfc6")
+    return levels + ("--ink:#d5d9de;--line:#55606b;" if dark else "--ink:#24292f;--line:#b8bfc6;")
 
 
 def _style() -> str:
     """Colours by the reader's preference, unless the notebook says which of its themes is on."""
     own = ".regard-weights"
-    light, dark = (f"{own}{{{_colours(is_dark)}}}" for is_dark in (False, True))
-    lit = [f'[data-jp-theme-light="true"] {own}', f"body.vscode-light {own}", f'html[theme="light"] {own}']
-    unlit = [f'[data-jp-theme-light="false"] {own}', f"body.vscode-dark {own}", f'html[theme="dark"] {own}']
     levels = "".join(f"{own} .w{level}{{fill:var(--w{level})}}" for level in range(LEVELS + 1))
     return (
-        f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
-        f"{','.join(lit)}{{{_colours(False)}}}{','.join(unlit)}{{{_colours(True)}}}"
+        f"{by_theme(own, _colours(False), _colours(True))}"
         f"{own}{{color:var(--ink);font:13px/1.4 system-ui,sans-serif;max-width:64em}}{own} p{{margin:.3em 0}}"
         f"{own}>svg{{max-width:100%;height:auto;display:block;margin:.4em 0;shape-rendering:crispEdges}}"
         f"{own} text{{font-size:11px;fill:var(--ink)}}{own} .legend span{{margin-right:1em;white-space:nowrap}}"

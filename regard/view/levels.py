@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -40,12 +41,16 @@ class Levels:
     Args:
         view: Of one head, or of several.
         entry: Which, where it is of several: an index for each batch axis.
+        most_read: Weights that are all read for the whole map, at most; of more, parts alone are computed.
     """
 
-    def __init__(self, view: WeightsView, entry: tuple[int, ...] | None = None) -> None:
+    def __init__(self, view: WeightsView, entry: tuple[int, ...] | None = None, most_read: int | None = None) -> None:
         self.view = view
         self._entry = (0,) * (len(view.shape) - 2) if entry is None else entry
         self.n_queries, self.n_keys = view.shape[-2:]
+        self.entries = math.prod(view.shape[:-2])  # all of which are computed where one is wanted
+        self.reads_whole = most_read is None or math.prod(view.shape) <= most_read
+        self._side = max(FINEST // math.isqrt(max(self.entries, 1)), 1)
 
     @torch.no_grad()
     def row(self, place: int) -> Tensor:
@@ -55,10 +60,16 @@ class Levels:
     @torch.no_grad()
     def part(self, rows: range, columns: range, height: int, width: int) -> Pooled:
         """A part of the map, pooled to at most that size; a little more of it where its cells would be cut."""
-        cell_height, cell_width = (max(size / FINEST, 1) for size in (self.n_queries, self.n_keys))
-        if len(rows) / height >= cell_height and len(columns) / width >= cell_width:
+        cell_height, cell_width = (max(size / self._side, 1) for size in (self.n_queries, self.n_keys))
+        if self.reads_whole and len(rows) / height >= cell_height and len(columns) / width >= cell_width:
             return self._of_finest(rows, columns, height, width)
         return self._computed(rows, columns, min(height, len(rows)), min(width, len(columns)))
+
+    def _tile(self, rows: range, columns: range) -> Tensor:
+        if self.reads_whole:
+            return self._of_entry(self.view.tile(rows, columns))
+        # A tile takes what was found out about every row before; these rows alone take less.
+        return self._of_entry(self.view.rows(slice(rows.start, rows.stop)))[:, columns.start : columns.stop]
 
     def _of_entry(self, tensor: Tensor) -> Tensor:
         return tensor[self._entry].cpu()
@@ -66,7 +77,7 @@ class Levels:
     @cached_property
     def _finest(self) -> Tensor:
         """The whole, as fine as it is kept: the sum of the weights in each cell."""
-        return self._of_entry(self.view.map(FINEST, FINEST))
+        return self._of_entry(self.view.map(self._side, self._side))
 
     def _of_finest(self, rows: range, columns: range, height: int, width: int) -> Pooled:
         finest = self._finest
@@ -80,11 +91,12 @@ class Levels:
     def _computed(self, rows: range, columns: range, height: int, width: int) -> Pooled:
         down, across = _bins(len(rows), height), _bins(len(columns), width)
         sums = torch.zeros(height, width)
-        at_once = max(STRIP // len(columns), 1)
+        n_read = len(columns) if self.reads_whole else self.n_keys
+        at_once = max(STRIP // (n_read * self.entries), 1)
         for start in range(0, len(rows), at_once):
             strip = range(start, min(start + at_once, len(rows)))
-            tile = self.view.tile(range(rows.start + strip.start, rows.start + strip.stop), columns)
-            sums.index_add_(0, down[strip.start : strip.stop], _summed(self._of_entry(tile).float(), across, -1))
+            tile = self._tile(range(rows.start + strip.start, rows.start + strip.stop), columns)
+            sums.index_add_(0, down[strip.start : strip.stop], _summed(tile.float(), across, -1))
         pairs = torch.outer(torch.bincount(down), torch.bincount(across))
         return Pooled(sums / pairs * (len(columns) / width), (rows.start, rows.stop), (columns.start, columns.stop))
 

@@ -33,6 +33,24 @@ def variables() -> tuple[str, str]:
     return light + scale_variables(False), dark + scale_variables(True)
 
 
+def by_theme(selector: str, light: str, dark: str) -> str:
+    """Declarations for what stands in a notebook: by the reader's preference, unless the notebook says its theme.
+
+    Args:
+        selector: Of what they are for.
+        light: Declarations for a light page.
+        dark: For a dark one, where they are different.
+    """
+    is_light, is_dark = (
+        f'[data-jp-theme-light="{lab}"] {selector},body.vscode-{name} {selector},html[theme="{name}"] {selector}'
+        for name, lab in (("light", "true"), ("dark", "false"))
+    )
+    return (
+        f"{selector}{{{light}}}@media (prefers-color-scheme:dark){{{selector}{{{dark}}}}}"
+        f"{is_light}{{{light}color-scheme:light}}{is_dark}{{{dark}color-scheme:dark}}"
+    )
+
+
 def scale() -> str:
     """The scale as a module: where a weight lies on it, and its colours, for what is painted pixel by pixel."""
     colours = {

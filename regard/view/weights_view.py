@@ -27,6 +27,7 @@ from regard.view.differentiable import track
 from regard.view.drawing import draw
 from regard.view.few_weights import FewWeights, are_few
 from regard.view.html import picture_of_view
+from regard.view.notebook import bundle
 from regard.view.passes import Passes
 from regard.view.readings import Entropy, Map, Pool, Reader, Received, Top, TopWeights, WeightTotals, as_integer
 from regard.view.versions import Versions, held
@@ -329,6 +330,10 @@ class WeightsView:
         if self._versions.changed is not None or self._problem.queries.is_meta:
             return f"<pre>{html.escape(repr(self))}</pre>"
         return picture_of_view(self, self._title)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], Any] | None:
+        """In a notebook with anywidget: the interactive picture."""
+        return bundle(self, self._title, [("", self)])
 
 
 @dataclass(frozen=True)
