@@ -57,6 +57,7 @@ EXAMPLES = """\
 MINILM = "MiniLM"
 BUDGET = 1 << 32  # bytes of the queries and keys of all layers
 MOST_SAVED = 1 << 28  # weights of every layer and head in one file: 1 GiB
+MOST_SMALL = 1 << 26  # weights up to which a page shows every head: of 72 heads, for 965 words
 PARTS = (
     "encoder",
     "decoder",
@@ -202,7 +203,10 @@ def _save(seen: Seen, sentence: str, name: str, output: Path) -> None:
     elif kind == "npz":
         _save_arrays(seen, output)
     elif kind == "html":
-        picture = Picture(seen.weights, names, keys, source, "; ".join(seen.notes), first)
+        count = seen.look.n_layers * seen.look.n_heads * len(names) * len(keys)
+        heads = [seen.of_heads(layer) for layer in range(seen.look.n_layers)] if count <= MOST_SMALL else None
+        notes = [*seen.notes, *(["each head has a share of its own"] if heads and seen.hidden else [])]
+        picture = Picture(seen.weights, names, keys, source, "; ".join(notes), first, heads=heads)
         save_text(page(picture, quoted), output)
     elif first is not None:
         notes = seen.of_first().notes

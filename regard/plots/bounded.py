@@ -75,8 +75,8 @@ def read(
     notes += pooling_notes((n_queries, n_keys), tuple(picture.shape))
     return Reading(
         picture,
-        _names(rows, n_queries, picture.shape[0], "rows"),
-        _names(columns, n_keys, picture.shape[1], "columns"),
+        names_of(rows, n_queries, picture.shape[0], "rows"),
+        names_of(columns, n_keys, picture.shape[1], "columns"),
         tuple(notes),
         (n_queries, n_keys),
     )
@@ -172,7 +172,8 @@ def _check_size(shape: tuple[int, ...]) -> None:
         )
 
 
-def _names(names: Sequence[str] | None, count: int, drawn: int, axis: str) -> list[str] | None:
+def names_of(names: Sequence[str] | None, count: int, drawn: int, axis: str) -> list[str] | None:
+    """The names of an axis: where a picture has fewer places, of the first that each stands for."""
     if names is None:
         return None
     if len(names) != count:

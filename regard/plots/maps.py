@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import ShapeError
-from regard.plots.bounded import AXES, Reading, as_tensor, every_picture, pooling_notes, read, unless_finite
+from regard.plots.bounded import AXES, Reading, as_tensor, read, unless_finite
 from regard.plots.canvas import MOST_LABELS, add_legend, label, new_figure, paint, scale, write_around, write_numbers
+from regard.plots.every_head import every_head
 from regard.printable import short_name
 from regard.view.drawing import BAR_COLOUR, largest_of, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from torch import Tensor
 
 MOST_NUMBERED = 24  # rows and columns of a map that has its numbers written in
 
@@ -117,8 +117,9 @@ def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> F
         >>> from regard import plots
         >>> figure = plots.heads(torch.rand(2, 4, 9, 9).softmax(-1))
     """
-    pictures, notes = _head_pictures(weights, most)
-    numbers = getattr(weights, "numbers", range(len(pictures)))  # a recording may be of some layers
+    found = every_head(weights)
+    numbers = found.numbers
+    pictures, notes = found.pictures(most, most)
     n_layers, n_heads = len(pictures), max(map(len, pictures))
     figure = new_figure(0.85 * n_heads + 1.8, 0.85 * n_layers + 1.3)
     grid = figure.subplots(n_layers, n_heads, squeeze=False)
@@ -140,41 +141,6 @@ def heads(weights: Any, *, title: str = "", note: str = "", most: int = 48) -> F
     strange = max(unless_finite(each, "a grey cell") for each in every)
     write_around(figure, title, "; ".join(("in each map " + AXES, *notes)) + strange, note)
     return figure
-
-
-def _head_pictures(weights: Any, most: int) -> tuple[list[list[Tensor]], list[str]]:
-    from regard.nn.recording import Recording
-    from regard.view.weights_view import WeightsView
-
-    if isinstance(weights, Recording):
-        weights = [weights[layer] for layer in weights.layers]
-    elif isinstance(weights, WeightsView):
-        weights = [weights]
-    elif not isinstance(weights, list | tuple):
-        tensor = as_tensor(weights)
-        if tensor.ndim != 4:
-            raise ShapeError(
-                f"`weights` must be (layers, heads, n_queries, n_keys): got {tuple(tensor.shape)}. "
-                f"Add an axis of 1 for what is missing."
-            )
-        weights = list(tensor)
-    if not weights:
-        raise ShapeError("`weights` must have at least one layer: got none.")
-    layers: list[list[Tensor]] = []
-    notes: list[str] = []
-    for layer in weights:
-        layer = layer if hasattr(layer, "shape") else as_tensor(layer)
-        shape = tuple(layer.shape)
-        batch, count = shape[:-3], shape[-3] if len(shape) >= 3 else 0
-        if not count or any(size != 1 for size in batch):
-            raise ShapeError(
-                f"Each layer's weights must be (heads, n_queries, n_keys): got {shape}. Pass those of one sequence: "
-                f"[view.dense()[0] for view in views], or record one alone."
-            )
-        pictures, _ = every_picture(layer, most, most)
-        layers.append(list(pictures.flatten(0, -3)))
-        notes += [each for each in pooling_notes(shape[-2:], tuple(pictures.shape[-2:])) if each not in notes]
-    return layers, notes
 
 
 def ranked(

@@ -14,14 +14,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from regard.errors import OptionError
-from regard.plots.bounded import read, unless_finite
+from regard.errors import OptionError, ShapeError
+from regard.plots.bounded import AXES, names_of, read, unless_finite
+from regard.plots.every_head import every_head
 from regard.plots.palette import GREY, STOPS, colour_at, ink_on
 from regard.view.drawing import BAR_COLOUR, POWER, largest_of
+from regard.wording import listed
 
-TEMPLATE = Path(__file__).with_name("page.html")
+TEMPLATE = Path(__file__).with_name("page.html")  # beside it: its style, page.css, and its script, page.js
 LEVELS = 32  # colours that the scale is drawn in
 MOST = (200, 200)  # cells of one picture: a browser shows as many without delay
+MOST_OF_HEADS = 1 << 19  # cells of all heads together: 2.7 MB of the file
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Picture:
         note: Below the title; a line of it is a line there.
         selected: The row that is ranked when the page opens.
         printed: Below the matrix, line by line in type of one width: code, or what characters draw.
+        heads: The weights of every head of every layer, as `plots.heads` takes them, with the same rows and columns:
+            they are shown small, and one that is chosen takes the place of `weights`.
     """
 
     weights: Any = None
@@ -45,6 +50,7 @@ class Picture:
     note: str = ""
     selected: int | None = None
     printed: str = ""
+    heads: Any = None
 
 
 def page(pictures: Picture | Sequence[Picture], title: str = "Attention weights") -> str:
@@ -84,6 +90,8 @@ def page(pictures: Picture | Sequence[Picture], title: str = "Attention weights"
 def _template() -> tuple[str, str]:
     """What stands before and after the data. The browser runs the page's own script and style and no other."""
     text = TEMPLATE.read_text(encoding="utf-8")
+    for kind in ("css", "js"):
+        text = text.replace("{{" + kind + "}}", TEMPLATE.with_suffix(f".{kind}").read_text(encoding="utf-8"))
     for name, put in _scale().items():
         text = text.replace("{{" + name + "}}", put)
     for name in ("style", "script"):
@@ -110,6 +118,12 @@ def _scale() -> dict[str, str]:
         "dark": ", ".join(STOPS[::-1]),
         "bar": BAR_COLOUR,
         "grey": GREY,
+        "colours": json.dumps(
+            {
+                name: [colour_at(level / LEVELS, is_dark) for level in range(LEVELS + 1)]
+                for name, is_dark in (("light", False), ("dark", True))
+            }
+        ),
         "count": str(LEVELS),
         "power": repr(POWER),
     }
@@ -132,6 +146,33 @@ def _described(picture: Picture) -> dict[str, Any]:
         "weights": weights,
         "largest": largest_of(each for row in weights for each in row if each is not None),
         "selected": picture.selected,
+        "heads": None if picture.heads is None else _described_heads(picture, reading.size),
+    }
+
+
+def _described_heads(picture: Picture, size: tuple[int, int]) -> dict[str, Any]:
+    """Every head's map, in as many cells as there is room for in all of them."""
+    import torch
+
+    found = every_head(picture.heads)
+    if found.sizes != {size}:
+        raise ShapeError(
+            f"`heads` must have the queries and keys of `weights`, {size[0]:,} × {size[1]:,}: got "
+            f"{listed([f'{n_queries:,} × {n_keys:,}' for n_queries, n_keys in sorted(found.sizes)])}."
+        )
+    room = max(MOST_OF_HEADS // sum(found.counts), 1)  # cells of one
+    height = min(size[0], math.isqrt(room) if size[1] > math.isqrt(room) else max(room // size[1], 1))
+    pictures, notes = found.pictures(height, max(room // height, 1))
+    maps = torch.cat([torch.stack(of_layer) for of_layer in pictures])
+    height, width = maps.shape[-2:]
+    return {
+        "layers": found.numbers,
+        "counts": found.counts,
+        "size": [height, width],
+        "rows": names_of(picture.rows, size[0], height, "rows") or [str(place) for place in range(height)],
+        "columns": names_of(picture.columns, size[1], width, "columns") or [str(place) for place in range(width)],
+        "caption": "; ".join((AXES, *notes)) + unless_finite(maps, "a grey cell"),
+        "weights": base64.b64encode(maps.numpy().astype("<f4").tobytes()).decode(),
     }
 
 

@@ -134,6 +134,11 @@ class Seen:
         found: list[float] = self._of([place])[0][0].tolist()
         return found
 
+    def of_heads(self, layer: int) -> Tensor:
+        """Those of every head of one layer, `(heads, n_queries, n_keys)`, scaled likewise."""
+        weights = self.look.of_heads(layer, self.rows)[..., self.columns]
+        return weights / weights.sum(-1, keepdim=True).clamp_min(1e-30) if self.hidden else weights
+
     @cached_property
     def _whole(self) -> tuple[Tensor, Tensor]:
         if len(self.rows) * len(self.columns) > MOST_WEIGHTS:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.errors import OptionError
+from regard.errors import OptionError, ShapeError
 from regard.plots import Picture, page
 from regard.plots.palette import STOPS
 
@@ -207,7 +207,7 @@ def test_a_barrier_is_found_where_there_is_one(browser, barriers):
 
 
 def test_everything_can_be_reached_by_keyboard(opened):
-    for key in ("Tab", "ArrowRight", "ArrowRight", "ArrowDown"):
+    for key in ("Tab", "Tab", "Tab", "ArrowRight", "ArrowRight", "ArrowDown"):  # past matrix and lines
         opened.keyboard.press(key)
     assert opened.locator(".value").inner_text().startswith(f"{WORDS[1]} → {WORDS[1]}: 10%")
     opened.keyboard.press("Enter")
@@ -248,3 +248,85 @@ def test_the_row_that_was_asked_for_is_ranked_at_once(browser, tmp_path):
     assert tab.locator("section").count() == 2
     assert "“1”" in tab.locator("aside h2").inner_text()
     tab.close()
+
+
+HEADS = torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0)).softmax(-1)
+
+
+@pytest.fixture
+def with_heads(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    """A page whose picture has every head beside it."""
+    file = tmp_path / "page.html"
+    file.write_text(page(Picture(HEADS.mean((0, 1)), WORDS, WORDS, title="the average", heads=HEADS)), encoding="utf-8")
+    tab = browser.new_page()
+    tab.complaints = []
+    tab.on("console", lambda message: tab.complaints.append(message.text))
+    tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    tab.goto(file.as_uri())
+    yield tab
+    assert tab.complaints == []
+    tab.close()
+
+
+def labels_of(tab: Any) -> list[str]:
+    return [str(each.get_attribute("aria-label")) for each in tab.locator("tbody td").all()]
+
+
+def expected_labels(weights: torch.Tensor) -> list[str]:
+    return [
+        f"{one} to {other}: {float(f'{100 * weight:.3g}'):g}%"
+        for one, line in zip(WORDS, weights.tolist(), strict=True)
+        for other, weight in zip(WORDS, line, strict=True)
+    ]
+
+
+def test_a_head_that_is_chosen_takes_the_place_of_the_average_and_gives_it_back(with_heads):
+    assert labels_of(with_heads) == expected_labels(HEADS.mean((0, 1)))
+    with_heads.click("[aria-label='Layer 1, head 2']")
+    assert with_heads.inner_text("h2 >> nth=0") == "Layer 1, head 2"
+    assert labels_of(with_heads) == expected_labels(HEADS[1, 2])
+    with_heads.locator("tbody th").nth(2).click()
+    order = HEADS[1, 2, 2].argsort(descending=True).tolist()
+    assert with_heads.locator(".ranked tr td:first-child").all_inner_texts() == [WORDS[place] for place in order]
+    with_heads.click("text=the average >> nth=-1")
+    assert labels_of(with_heads) == expected_labels(HEADS.mean((0, 1)))
+
+
+def test_heads_are_walked_through_by_keys_and_drawn_as_lines(with_heads, barriers):
+    with_heads.focus("[aria-label='Layer 0, head 0']")
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft"):
+        with_heads.keyboard.press(key)
+    assert with_heads.inner_text("h2 >> nth=0") == "Layer 1, head 0"
+    with_heads.click("text=Lines")
+    widths = {
+        (row, column): float(with_heads.get_attribute(f"path[data-row='{row}'] >> nth={column}", "stroke-width"))
+        for row in range(4)
+        for column in range(4)
+    }
+    heaviest = max(widths, key=lambda pair: widths[pair])
+    assert heaviest == divmod(int(HEADS[1, 0].argmax()), 4)
+    with_heads.focus(".word >> nth=3")
+    with_heads.keyboard.press("Enter")
+    assert WORDS[3] in with_heads.inner_text("aside h2")
+    assert barriers(with_heads) == []
+
+
+def test_each_small_map_has_the_colours_of_its_weights(with_heads):
+    pixels = "[...document.querySelectorAll('canvas')[4].getContext('2d').getImageData(0, 0, 4, 4).data]"
+    shades = torch.tensor(with_heads.evaluate(pixels)).view(16, 4)[:, :3].sum(-1)
+    by_weight = shades[HEADS[1, 1].flatten().argsort()]
+    assert (by_weight.diff() <= 0).all()  # near weights may share a shade
+    assert by_weight[0] - by_weight[-1] > 200
+
+
+def test_many_heads_of_a_long_text_are_pooled_within_a_budget():
+    text = page(Picture(torch.rand(300, 300), heads=torch.rand(6, 12, 300, 300)))
+    heads = data_in(text)["pictures"][0]["heads"]
+    assert len(text) < 5e6
+    assert heads["size"][0] * heads["size"][1] * 72 <= 1 << 19
+    assert "each cell is the largest of about 3.5" in heads["caption"]
+
+
+def test_heads_must_have_the_words_of_the_picture():
+    with pytest.raises(ShapeError, match="`heads` must have the queries and keys of `weights`, 4 × 4: got 5 × 5"):
+        page(Picture(WEIGHTS, heads=torch.rand(1, 2, 5, 5)))
