@@ -13,6 +13,7 @@ export function listen(plane, room) {
 
   svg.addEventListener("pointerdown", event => {
     if (event.button !== 0) return;
+    room.isByKey = false;
     const place = at(event), handle = plane.under(place, room.points, room.space, REACH[event.pointerType] ?? REACH.mouse);
     held = handle ?? { kind: "query" };
     svg.setPointerCapture(event.pointerId);
@@ -40,7 +41,11 @@ export function listen(plane, room) {
     svg.classList.remove("is-held");
   };
   svg.addEventListener("pointerup", release);
-  svg.addEventListener("pointercancel", release);
+  // A finger that scrolls the page has not asked for anything: the query goes back.
+  svg.addEventListener("pointercancel", () => {
+    if (held && pressed && !pressed.handle) room.move({ kind: "query" }, pressed.query);
+    release();
+  });
 
   svg.addEventListener("dblclick", event => {
     if (pressed?.handle) return;
@@ -59,9 +64,10 @@ export function listen(plane, room) {
     const arrow = arrows[event.key], work = keys[event.key] ?? keys[event.key.toLowerCase()];
     if (!arrow && !work) return;
     event.preventDefault();
+    room.isByKey = true;
     if (!arrow) return work();
     const { chosen } = room.points, { across, up } = room.points.axes(room.space), far = event.shiftKey ? 5 : 1;
     const place = room.points.placeOf(chosen, room.space);
-    room.move(chosen, [across, up].map(([low, high], axis) => place[axis] + (arrow[axis] * far * (high - low)) / STEPS), true);
+    room.move(chosen, [across, up].map(([low, high], axis) => place[axis] + (arrow[axis] * far * (high - low)) / STEPS));
   });
 }

@@ -40,8 +40,11 @@ export class Numbers {
   }
 
   show(result) {
-    const weights = result?.weights ?? [], sum = weights.reduce((total, each) => total + each, 0);
-    const said = result ? [Number.isFinite(result.entropy) ? `${plain(result.entropy)} nats` : "–", plain(inEffect(weights)), plain(sum)] : ["–", "–", "–"];
+    const weights = result?.weights ?? [], total = weights.reduce((sum, each) => sum + each, 0);
+    // Of weights that cancel nothing is left but rounding. How many keys are in effect is a question about shares.
+    const sum = Math.abs(total) < 1e-12 * weights.reduce((size, each) => size + Math.abs(each), 0) ? 0 : total;
+    const isShared = weights.every(each => each >= 0);
+    const said = result ? [Number.isFinite(result.entropy) ? `${plain(result.entropy)} nats` : "–", isShared ? plain(inEffect(weights)) : "–", plain(sum)] : ["–", "–", "–"];
     this.values.forEach(({ value }, place) => write(value, said[place]));
   }
 
