@@ -71,6 +71,7 @@ export class Column {
     }
     if (!found) return false; // the rule refuses these scores: the library says why
     this.refusal = "";
+    this.sizes = this.sizesNow();
     this.result = { ...found, entropy: entropy(found.weights), kind: RULES[settings.rule].kind };
     return true;
   }
@@ -78,6 +79,11 @@ export class Column {
   there(settings, isMoving) {
     const isAnew = this.isStale && !isOurs(settings), grid = isAnew ? this.grid(isMoving) : null;
     if (isAnew) this.isStale = isMoving;
+    // Weights of other keys, or of values of another kind, are not shown until the answer is there.
+    if (this.sizes !== this.sizesNow()) {
+      this.result = null;
+      if (isAnew) this.outputs = null;
+    }
     this.asked = { ...this.room.question(settings), field: grid };
     const answered = this.ask({ asked: this.asked, grid, isAnew });
     // The first of several that are asked in a row ends with the last of them.
@@ -93,14 +99,20 @@ export class Column {
       refusal = error.message;
     }
     // Of what is no longer shown. While something is dragged, the answer to a place a little before is shown.
-    if (this.asked === null || formOf(this.asked) !== formOf(asked)) return;
+    if (this.asked === null || formOf(this.asked) !== formOf(asked) || sizesOf(asked) !== this.sizesNow()) return;
     this.refusal = refusal;
+    this.sizes = sizesOf(asked);
     this.result = found && { weights: asNumbers(found.weights), output: asNumbers(found.output), entropy: found.entropy, kind: found.kind };
     if (found?.field) this.outputs = { grid, values: Float64Array.from(found.field.flat(), each => each ?? NaN) };
     else if (isAnew) this.outputs = null;
     if (isAnew) this.isFieldNew = true;
     this.show();
     this.room.answered(this);
+  }
+
+  sizesNow() {
+    const { points, space } = this.room, { dim, valueDim } = points.axes(space);
+    return [dim, valueDim, points.keys.length].join();
   }
 
   // Before anything is drawn: reading a size after writing has the page laid out once more.
@@ -133,7 +145,7 @@ export class Column {
     const { points, space } = this.room, settings = this.room.settingsOf(this), { dim } = points.axes(space);
     this.notice.hidden = !this.refusal;
     write(this.notice, this.refusal);
-    this.sum.root.hidden = Boolean(this.refusal);
+    this.sum.root.hidden = Boolean(this.refusal) || this.result === null;
     write(this.score, `a(q, k) = ${SCORES[settings.score].formula(settings, dim)}`);
     write(this.rule, `α = ${RULES[settings.rule].formula(settings)}`);
     if (this.result) this.sum.show(this.result, points, space === "colours" ? this.room.levelOf(this.result.output[0]) : null);
@@ -182,4 +194,5 @@ export class Column {
 }
 
 const asNumbers = given => given.map(each => each ?? NaN);
-const formOf = ({ score, rule, keys, values, query }) => [score, rule, keys.length, query.length, values[0]?.length].join();
+const sizesOf = ({ keys, values, query }) => [query.length, values[0].length, keys.length].join();
+const formOf = asked => [asked.score, asked.rule, sizesOf(asked)].join();

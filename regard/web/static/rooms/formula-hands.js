@@ -4,18 +4,24 @@ const STEPS = 60; // presses of an arrow from side to side; with Shift, a fifth 
 
 export function listen(plane, room) {
   const { svg } = plane;
-  let held = null, before = null, pressed = null;
+  let held = null, isHandle = false, before = null, pressed = null, start = null;
 
   const at = event => {
     const { left, top, width } = svg.getBoundingClientRect(), scale = plane.size / width;
     return [(event.clientX - left) * scale, (event.clientY - top) * scale];
   };
 
+  // A finger on a handle drags it, elsewhere it may scroll the page: what lies in an SVG has no `touch-action` of its
+  // own. The pointer has told by then what is held.
+  svg.addEventListener("touchstart", event => { if (isHandle) event.preventDefault(); }, { passive: false });
+
   svg.addEventListener("pointerdown", event => {
     if (event.button !== 0) return;
     room.isByKey = false;
     const place = at(event), handle = plane.under(place, room.points, room.space, REACH[event.pointerType] ?? REACH.mouse);
     held = handle ?? { kind: "query" };
+    isHandle = handle !== null;
+    start = [...room.points.query]; // of the query
     svg.setPointerCapture(event.pointerId);
     svg.classList.add("is-held");
     // A double click adds a key: the query, which the first click moves, goes back then.
@@ -43,7 +49,7 @@ export function listen(plane, room) {
   svg.addEventListener("pointerup", release);
   // A finger that scrolls the page has not asked for anything: the query goes back.
   svg.addEventListener("pointercancel", () => {
-    if (held && pressed && !pressed.handle) room.move({ kind: "query" }, pressed.query);
+    if (held && !isHandle) room.move(held, start);
     release();
   });
 

@@ -39,7 +39,7 @@ export const KINDS = {
   linear: "Weights may be negative: the output is any combination of the values.",
 };
 
-const SMALL = 0.005; // rounds to 0.00
+const SMALL = 0.01; // two decimals say too little of what is less
 export const fixed = weight => signed(Math.abs(weight) < 1000 && (weight === 0 || Math.abs(weight) >= SMALL) ? weight.toFixed(2) : plain(weight, 2));
 // A value or an output: a number, or a point. Values on a scale of about 1 have two decimals each.
 export function told(value, { c } = {}) {
@@ -64,7 +64,7 @@ export function terms(weights, most = TERMS) {
     heaviest.push({ weight, index });
     heaviest.sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight) || a.index - b.index).splice(most);
   });
-  // What would be written as 0.00 says nothing beside what is not.
+  // What is less says nothing beside what is not.
   const told = heaviest.filter(({ weight }) => Math.abs(weight) >= SMALL), terms = told.length ? told : heaviest;
   return { terms: terms.sort((a, b) => a.index - b.index), rest: present - terms.length };
 }
