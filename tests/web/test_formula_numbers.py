@@ -142,6 +142,19 @@ EXTREMES: list[dict[str, Any]] = [
     )
 ]
 
+# As far from the query as each other on paper, but not by every way of computing it.
+EXTREMES += [
+    {
+        **PLANE,
+        "query": [x, y],
+        "keys": [[x + 1.3, y], [x - 1.3, y], [x, y + 1.3]],
+        "score": "gaussian",
+        "rule": "onehot",
+    }
+    for x in (0.1, 0.7, 1.6, 2.3)
+    for y in (-1.1, 0.4, 2.9)
+]
+
 WEIGHED = """async cases => {
     const address = new URL("static/rooms/formula-attention.js", document.baseURI);
     const { weigh, entropy, isOurs, field } = await import(address);
