@@ -148,10 +148,13 @@ def test_going_back_leads_to_the_settings_before_and_leaves_the_points(tab: Any)
     tab.focus(".plane-drawing")
     tab.keyboard.press("ArrowRight")
     query = column(tab)["query"]
+    tab.evaluate("location.hash = 'formula?compare=1'")  # another column is shown, for the first time
+    tab.locator(".column").nth(1).locator(".key-handle").first.wait_for()
     tab.evaluate("location.hash = 'formula?rule=sparsemax'")
     expect(tab, ".formulas").to_contain_text("max(0, a − τ)")
     tab.go_back()
     expect(tab, ".formulas").to_contain_text("exp(a)")
+    assert len(columns(tab)) == 2
     assert column(tab)["query"] == query
 
 

@@ -30,7 +30,7 @@ export class Bars {
     const left = widest(entries.map(({ name }) => name), names) * LETTER + SPARE;
     const details = entries.some(({ more }) => more) ? widest(entries.map(({ more }) => more ?? ""), 14) * LETTER + SPARE : 0;
     const shares = entries.map(({ weight }) => percent(weight));
-    const from = left + details + Math.max(PERCENT, widest(shares, 12) * LETTER + 2 * SPARE), room = Math.max(width - from, 40);
+    const from = left + details + Math.max(PERCENT, widest(shares, 12) * LETTER + 3 * SPARE), room = Math.max(width - from, 40);
     while (this.rows.length < entries.length) this.rows.push(this.row(this.rows.length, height));
     while (this.rows.length > entries.length) this.rows.pop().group.remove();
     put(this.svg, { viewBox: `0 0 ${width} ${Math.max(entries.length, 1) * height}`, "aria-label": label });

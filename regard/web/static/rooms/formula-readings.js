@@ -14,7 +14,7 @@ export class Sum {
     this.total = span("total");
     this.swatch = element("span", { class: "swatch", "aria-hidden": "true" });
     this.root = element("p", { class: "sum" }, element("span", { class: "head" }, "Attention(q, D) = "),
-      this.terms.flatMap(({ sign, weight, name }) => [sign, element("span", { class: "term" }, weight, name)]), this.rest, element("span", { class: "sign" }, " = "), this.total, this.swatch);
+      this.terms.flatMap(({ sign, weight, name }) => [sign, element("span", { class: "term" }, weight, name)]), this.rest, element("span", { class: "sign" }, " = "), element("span", { class: "result" }, this.total, this.swatch));
   }
 
   show({ weights, output }, points, level) {

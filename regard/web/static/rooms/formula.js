@@ -153,6 +153,7 @@ class Room {
   renew() {
     this.side.replaceChildren();
     this.buildSide();
+    this.isSizeNew = true; // there may be a column more, or fewer
     this.changed("keys");
   }
 
