@@ -178,7 +178,7 @@ def close(found: Any, expected: Any, scale: float = 1.0) -> bool:
 
 def test_what_the_page_computes_itself_is_what_the_library_computes(tab: Any) -> None:
     chance = random.Random(16)
-    cases = EXTREMES + [case(chance, score, rule) for score, rule in HERE for _ in range(30)]
+    cases = EXTREMES + [case(chance, score, rule) for score, rule in HERE for _ in range(20)]
     answered = 0
     for asked, found in zip(cases, tab.evaluate(WEIGHED, cases), strict=True):
         if found is None:
@@ -195,7 +195,7 @@ def test_what_the_page_computes_itself_is_what_the_library_computes(tab: Any) ->
         assert close(found[0], weights), asked
         assert close(found[1], output, max(abs(each) for value in asked["values"] for each in value)), asked
         assert close(found[2], entropy), asked
-    assert answered > 300
+    assert answered > 250
 
 
 def cannot_tell(asked: dict[str, Any]) -> bool:
