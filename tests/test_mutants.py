@@ -22,7 +22,8 @@ def test_every_text_is_found_once_and_its_replacement_is_python(mutant):
     text = (ROOT / mutant.file).read_text(encoding="utf-8")
     changed = text.replace(mutant.find, mutant.replace)
     assert changed != text
-    ast.parse(changed)
+    if mutant.file.endswith(".py"):  # the page has modules in JavaScript
+        ast.parse(changed)
 
 
 def test_every_named_test_is_a_file_or_folder():

@@ -11,5 +11,6 @@ from mutants.promises.masks import MASKS
 from mutants.promises.rules import RULES
 from mutants.promises.scores import SCORES
 from mutants.promises.views import VIEWS
+from mutants.promises.web_formula import WEB_FORMULA
 
-PROMISES = (*SCORES, *RULES, *MASKS, *ENGINES, *KERNELS, *DOOR, *VIEWS, *HOUSE, *INTEGRATIONS)
+PROMISES = (*SCORES, *RULES, *MASKS, *ENGINES, *KERNELS, *DOOR, *VIEWS, *HOUSE, *INTEGRATIONS, *WEB_FORMULA)

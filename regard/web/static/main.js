@@ -17,7 +17,7 @@ let turn = 0;
 
 async function show() {
   const { room: asked, state } = read();
-  const name = asked in ROOMS ? asked : "formula";
+  const name = Object.hasOwn(ROOMS, asked) ? asked : "formula";
   if (mounted?.name === name) {
     mounted.room.go?.(state);
     return;

@@ -34,11 +34,22 @@ export const levelOf = (weight, largest) => Math.round(placeOf(weight, largest) 
 // Five entries of a legend, as [place, weight].
 export const legend = largest => [0, 0.25, 0.5, 0.75, 1].map(place => [place, place ** (1 / POWER) * largest]);
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
-export const isDark = () => dark.matches;
+const dark = matchMedia("screen and (prefers-color-scheme: dark)"); // paper is light
+let isPaper = false;
+export const isDark = () => dark.matches && !isPaper;
 export const onTheme = redraw => {
   dark.addEventListener("change", redraw);
   return () => dark.removeEventListener("change", redraw);
+};
+// What is painted is painted anew at once, before the page is printed and after.
+export const onPaper = repaint => {
+  const [before, after] = [true, false].map(is => () => repaint((isPaper = is)));
+  addEventListener("beforeprint", before);
+  addEventListener("afterprint", after);
+  return () => {
+    removeEventListener("beforeprint", before);
+    removeEventListener("afterprint", after);
+  };
 };
 // For what is painted pixel by pixel; everything else has the variables --w0 … --w32, and --i0 … --i32 on them.
 export const colours = () => COLOURS[isDark() ? "dark" : "light"];

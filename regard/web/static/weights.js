@@ -29,7 +29,8 @@ export class Bars {
     const most = largest ?? largestOf(entries.map(({ weight }) => Math.abs(weight)));
     const left = widest(entries.map(({ name }) => name), names) * LETTER + SPARE;
     const details = entries.some(({ more }) => more) ? widest(entries.map(({ more }) => more ?? ""), 14) * LETTER + SPARE : 0;
-    const from = left + details + PERCENT, room = Math.max(width - from, 40);
+    const shares = entries.map(({ weight }) => percent(weight));
+    const from = left + details + Math.max(PERCENT, widest(shares, 12) * LETTER + 3 * SPARE), room = Math.max(width - from, 40);
     while (this.rows.length < entries.length) this.rows.push(this.row(this.rows.length, height));
     while (this.rows.length > entries.length) this.rows.pop().group.remove();
     put(this.svg, { viewBox: `0 0 ${width} ${Math.max(entries.length, 1) * height}`, "aria-label": label });
@@ -40,11 +41,11 @@ export class Bars {
       put(called, { class: place === chosen ? "ink strong" : "ink" });
       put(told, { x: left + details - SPARE });
       put(share, { x: from - 8 });
-      put(bar, { x: from, width: Math.max((room * Math.abs(weight)) / most || 0, 0) });
+      put(bar, { x: from, width: Math.max((room * Math.abs(weight)) / most || 0, 0), class: weight < 0 ? "bar is-below" : "bar" });
       write(title, `${name}: ${threeDigits(weight)}`);
       write(called, cut(name, names));
       write(told, cut(more ?? "", 14));
-      write(share, percent(weight));
+      write(share, shares[place]);
     });
     return this.svg;
   }

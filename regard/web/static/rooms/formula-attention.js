@@ -90,8 +90,19 @@ function pooled(queries, { keys, values, on, dim, valueDim }, settings) {
   return { weights, outputs, answers };
 }
 
-// The weights and the output of one query; null where the rule refuses its scores.
+// Whether rounding decides which of the keys that a query may attend to is the best.
+const CLOSE = 1e-9;
+function isTied(query, points, settings) {
+  const scores = new Float64Array(points.on.length), known = allowed(query, points, settings);
+  scoresInto(scores, query, 0, points.keys, points.dim, settings);
+  const seen = scores.filter((_, key) => known[key]), best = seen.reduce((most, each) => Math.max(most, each), -Infinity);
+  return seen.filter(each => best - each <= CLOSE * (1 + Math.abs(best))).length > 1;
+}
+
+// The weights and the output of one query; null where the rule refuses its scores, and where the library has to say
+// which of two keys is the best.
 export function weigh(query, points, settings) {
+  if (settings.rule === "onehot" && isTied(query, points, settings)) return null;
   const { weights, outputs, answers } = pooled(Float64Array.from(query), points, settings);
   return answers ? { weights: [...weights], output: [...outputs] } : null;
 }

@@ -10,7 +10,7 @@ import { KINDS, NOWHERE, RULES, SCORES, told } from "./formula-words.js";
 
 const LISTED = 12; // bars
 const ARROWS = 15, STEPS = 241; // of a field along each axis
-const PIXELS = { here: 192, there: 96, moving: 48 }; // at most: what is computed here, and by the server
+const PIXELS = { here: 288, there: 144, moving: 48 }; // at most: what is computed here, and by the server
 
 export class Column {
   constructor(label, room) {
@@ -20,9 +20,12 @@ export class Column {
     this.isStale = true; // whether the outputs of the plane are of other keys or settings
     this.refusal = "";
     this.plane = new Plane(label);
+    this.answering = null; // a promise while the server is asked
     this.ask = paced(asked => this.answer(asked));
     this.sum = new Sum();
-    this.formulas = element("p", { class: "formulas" });
+    this.score = element("span");
+    this.rule = element("span");
+    this.formulas = element("p", { class: "formulas" }, this.score, "\u2003", this.rule);
     this.notice = element("p", { class: "refusal", role: "status", hidden: true });
     this.bars = new Bars(place => this.room.choose({ kind: "key", index: this.listed[place] }));
     this.more = element("figcaption");
@@ -68,6 +71,7 @@ export class Column {
     }
     if (!found) return false; // the rule refuses these scores: the library says why
     this.refusal = "";
+    this.sizes = this.sizesNow();
     this.result = { ...found, entropy: entropy(found.weights), kind: RULES[settings.rule].kind };
     return true;
   }
@@ -75,8 +79,15 @@ export class Column {
   there(settings, isMoving) {
     const isAnew = this.isStale && !isOurs(settings), grid = isAnew ? this.grid(isMoving) : null;
     if (isAnew) this.isStale = isMoving;
+    // Weights of other keys, or of values of another kind, are not shown until the answer is there.
+    if (this.sizes !== this.sizesNow()) {
+      this.result = null;
+      if (isAnew) this.outputs = null;
+    }
     this.asked = { ...this.room.question(settings), field: grid };
-    this.ask({ asked: this.asked, grid, isAnew });
+    const answered = this.ask({ asked: this.asked, grid, isAnew });
+    // The first of several that are asked in a row ends with the last of them.
+    this.answering ??= answered.finally(() => { this.answering = null; });
   }
 
   async answer({ asked, grid, isAnew }) {
@@ -88,14 +99,20 @@ export class Column {
       refusal = error.message;
     }
     // Of what is no longer shown. While something is dragged, the answer to a place a little before is shown.
-    if (this.asked === null || formOf(this.asked) !== formOf(asked)) return;
+    if (this.asked === null || formOf(this.asked) !== formOf(asked) || sizesOf(asked) !== this.sizesNow()) return;
     this.refusal = refusal;
+    this.sizes = sizesOf(asked);
     this.result = found && { weights: asNumbers(found.weights), output: asNumbers(found.output), entropy: found.entropy, kind: found.kind };
     if (found?.field) this.outputs = { grid, values: Float64Array.from(found.field.flat(), each => each ?? NaN) };
     else if (isAnew) this.outputs = null;
     if (isAnew) this.isFieldNew = true;
     this.show();
     this.room.answered(this);
+  }
+
+  sizesNow() {
+    const { points, space } = this.room, { dim, valueDim } = points.axes(space);
+    return [dim, valueDim, points.keys.length].join();
   }
 
   // Before anything is drawn: reading a size after writing has the page laid out once more.
@@ -107,7 +124,7 @@ export class Column {
   show() {
     const { points, space, shared, arrays, edition } = this.room;
     const isLaid = this.plane.lay(this.size, points, space);
-    if (this.isFieldNew || isLaid) this.plane.drawField(this.outputs?.values ?? null, this.outputs?.grid, points, space);
+    if (this.isFieldNew || isLaid) this.drawOutputs();
     this.isFieldNew = false;
     this.plane.draw(points, space, this.result, {
       edition, kind: this.kind, allowed: shared.mask === "all" ? null : allowed(points.queryIn(space), arrays, shared),
@@ -119,15 +136,28 @@ export class Column {
     if (space === "colours") this.range.show(points, this.result, this.kind, this.width);
   }
 
+  drawOutputs() {
+    const { points, space } = this.room;
+    this.plane.drawField(this.outputs?.values ?? null, this.outputs?.grid, points, space);
+  }
+
   showWords() {
     const { points, space } = this.room, settings = this.room.settingsOf(this), { dim } = points.axes(space);
     this.notice.hidden = !this.refusal;
     write(this.notice, this.refusal);
-    this.sum.root.hidden = Boolean(this.refusal);
-    write(this.formulas, `a(q, k) = ${SCORES[settings.score].formula(settings, dim)}\u2003α = ${RULES[settings.rule].formula(settings)}`);
+    this.sum.root.hidden = Boolean(this.refusal) || this.result === null;
+    write(this.score, `a(q, k) = ${SCORES[settings.score].formula(settings, dim)}`);
+    write(this.rule, `α = ${RULES[settings.rule].formula(settings)}`);
     if (this.result) this.sum.show(this.result, points, space === "colours" ? this.room.levelOf(this.result.output[0]) : null);
-    const isNowhere = this.result?.weights.every(each => each === 0);
-    write(this.caption, this.refusal ? "" : isNowhere ? NOWHERE : KINDS[this.kind]);
+    write(this.caption, this.refusal ? "" : this.explanation());
+  }
+
+  explanation() {
+    const { points, space, shared, arrays } = this.room, { c: [low, high] } = points.extent;
+    if (this.result?.weights.every(each => each === 0))
+      return allowed(points.queryIn(space), arrays, shared).includes(1) ? NOWHERE.unlike : NOWHERE.masked;
+    const isBeyond = space === "colours" && this.result && (this.result.output[0] < low || this.result.output[0] > high);
+    return isBeyond ? `${KINDS[this.kind]} This one lies beyond the scale of colours.` : KINDS[this.kind];
   }
 
   entries() {
@@ -157,10 +187,12 @@ export class Column {
   label() {
     const { points } = this.room;
     if (!this.result) return "No weights.";
+    if (this.result.weights.every(each => each === 0)) return "Every weight and the output are 0.";
     const heaviest = this.result.weights.indexOf(Math.max(...this.result.weights));
     return `Weights of ${points.keys.length} keys; the heaviest is ${points.keys[heaviest]?.name ?? `key ${heaviest + 1}`}. The output is ${told(this.result.output)}.`;
   }
 }
 
 const asNumbers = given => given.map(each => each ?? NaN);
-const formOf = ({ score, rule, keys, values, query }) => [score, rule, keys.length, query.length, values[0]?.length].join();
+const sizesOf = ({ keys, values, query }) => [query.length, values[0].length, keys.length].join();
+const formOf = asked => [asked.score, asked.rule, sizesOf(asked)].join();

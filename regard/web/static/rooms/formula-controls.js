@@ -7,18 +7,18 @@ const named = choices => Object.entries(choices).map(([name, { words }]) => [nam
 
 export function controls(heading, room, column) {
   const settings = room.settingsOf(column);
-  const set = (name, value) => {
+  const set = (name, value, isMoving = false) => {
     room.settingsOf(column)[name] = value;
     show();
-    room.changed("settings");
+    room.changed("settings", isMoving);
   };
   const parts = {
     score: select({ label: "Score a(q, k)", options: named(SCORES), value: settings.score, onchange: each => set("score", each) }),
-    bandwidth: slider({ label: "Bandwidth", ...room.widths(), value: settings.bandwidth, log: true, say: each => plain(each), onchange: each => set("bandwidth", each) }),
+    bandwidth: slider({ label: "Bandwidth", ...room.widths(), value: settings.bandwidth, log: true, say: each => plain(each), onchange: each => set("bandwidth", each, true) }),
     rule: select({ label: "Rule: how scores become weights", options: named(RULES), value: settings.rule, onchange: each => set("rule", each) }),
-    temperature: slider({ label: "Temperature", low: 0.02, high: 50, value: settings.temperature, log: true, say: each => plain(each), onchange: each => set("temperature", Math.abs(each - 1) < 0.02 ? 1 : each) }),
-    alpha: slider({ label: "Alpha: 1 is softmax, 2 sparsemax", low: 1.05, high: 3, value: settings.alpha, steps: 195, say: each => each.toFixed(2), onchange: each => set("alpha", Math.round(100 * each) / 100) }),
-    k: slider({ label: "How many keys", low: 1, high: 12, value: settings.k, steps: 11, say: each => String(Math.round(each)), onchange: each => set("k", Math.round(each)) }),
+    temperature: slider({ label: "Temperature", low: 0.02, high: 50, value: settings.temperature, log: true, say: each => plain(each), onchange: each => set("temperature", Math.abs(each - 1) < 0.02 ? 1 : each, true) }),
+    alpha: slider({ label: "Alpha: 1 is softmax, 2 sparsemax", low: 1.05, high: 3, value: settings.alpha, steps: 195, say: each => each.toFixed(2), onchange: each => set("alpha", Math.round(100 * each) / 100, true) }),
+    k: slider({ label: "How many keys", low: 1, high: 12, value: settings.k, steps: 11, say: each => String(Math.round(each)), onchange: each => set("k", Math.round(each), true) }),
   };
   function show() {
     const now = room.settingsOf(column), { width } = SCORES[now.score], { sets } = RULES[now.rule];

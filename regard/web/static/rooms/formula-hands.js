@@ -4,17 +4,24 @@ const STEPS = 60; // presses of an arrow from side to side; with Shift, a fifth 
 
 export function listen(plane, room) {
   const { svg } = plane;
-  let held = null, before = null, pressed = null;
+  let held = null, isHandle = false, before = null, pressed = null, start = null;
 
   const at = event => {
     const { left, top, width } = svg.getBoundingClientRect(), scale = plane.size / width;
     return [(event.clientX - left) * scale, (event.clientY - top) * scale];
   };
 
+  // A finger on a handle drags it, elsewhere it may scroll the page: what lies in an SVG has no `touch-action` of its
+  // own. The pointer has told by then what is held.
+  svg.addEventListener("touchstart", event => { if (isHandle) event.preventDefault(); }, { passive: false });
+
   svg.addEventListener("pointerdown", event => {
     if (event.button !== 0) return;
+    room.isByKey = false;
     const place = at(event), handle = plane.under(place, room.points, room.space, REACH[event.pointerType] ?? REACH.mouse);
     held = handle ?? { kind: "query" };
+    isHandle = handle !== null;
+    start = [...room.points.query]; // of the query
     svg.setPointerCapture(event.pointerId);
     svg.classList.add("is-held");
     // A double click adds a key: the query, which the first click moves, goes back then.
@@ -40,7 +47,11 @@ export function listen(plane, room) {
     svg.classList.remove("is-held");
   };
   svg.addEventListener("pointerup", release);
-  svg.addEventListener("pointercancel", release);
+  // A finger that scrolls the page has not asked for anything: the query goes back.
+  svg.addEventListener("pointercancel", () => {
+    if (held && !isHandle) room.move(held, start);
+    release();
+  });
 
   svg.addEventListener("dblclick", event => {
     if (pressed?.handle) return;
@@ -59,9 +70,10 @@ export function listen(plane, room) {
     const arrow = arrows[event.key], work = keys[event.key] ?? keys[event.key.toLowerCase()];
     if (!arrow && !work) return;
     event.preventDefault();
+    room.isByKey = true;
     if (!arrow) return work();
     const { chosen } = room.points, { across, up } = room.points.axes(room.space), far = event.shiftKey ? 5 : 1;
     const place = room.points.placeOf(chosen, room.space);
-    room.move(chosen, [across, up].map(([low, high], axis) => place[axis] + (arrow[axis] * far * (high - low)) / STEPS), true);
+    room.move(chosen, [across, up].map(([low, high], axis) => place[axis] + (arrow[axis] * far * (high - low)) / STEPS));
   });
 }

@@ -2,7 +2,8 @@
 import { shape, text } from "../elements.js";
 import { fixed, KINDS, told } from "./formula-words.js";
 
-const MARGIN = 20, GAP = 24, HEAD = 66;
+const MARGIN = 20, GAP = 24, LINE = 22;
+const WIDE = 9.6, NARROW = 7; // pixels of a letter of the sum, and of the formulas, about
 
 // A drawing that stands in another: parts that are measured stay where they are.
 function placed(svg, x, y, width, height) {
@@ -17,12 +18,31 @@ const heightOf = svg => {
   return { width, height };
 };
 
-function columnDrawn(column, x) {
-  const { plane, sum, formulas } = column, { size, box, canvas } = plane;
-  const parts = [text(x, 24, sum.root.textContent, "ink strong heading"), text(x, 46, formulas.textContent, "quiet")];
-  if (!canvas.hidden && canvas.width) parts.push(shape("image", { ...box, x: x + box.x, y: HEAD + box.y, href: canvas.toDataURL(), preserveAspectRatio: "none" }));
-  parts.push(placed(plane.svg, x, HEAD, size, size));
-  let below = HEAD + size + GAP;
+// Words as lines of at most so many pixels.
+function broken(words, width, letter) {
+  const lines = [];
+  for (const word of words.split(" ")) {
+    const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
+    if (lines.length && longer.length * letter <= width) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+// What stands above a plane: the sum, or why there is none, and the formulas.
+function heading({ plane, sum, refusal, score, rule }) {
+  return [
+    ...broken(refusal || sum.root.textContent, plane.size, WIDE).map(words => [words, "ink strong heading"]),
+    ...[score, rule].flatMap(each => broken(each.textContent, plane.size, NARROW)).map(words => [words, "quiet"]),
+  ];
+}
+
+function columnDrawn(column, x, top) {
+  const { plane } = column, { size, box, canvas } = plane;
+  const parts = heading(column).map(([words, kind], place) => text(x, 24 + LINE * place, words, kind));
+  if (!canvas.hidden && canvas.width) parts.push(shape("image", { ...box, x: x + box.x, y: top + box.y, href: canvas.toDataURL(), preserveAspectRatio: "none" }));
+  parts.push(placed(plane.svg, x, top, size, size));
+  let below = top + size + GAP;
   for (const figure of [column.list, column.range.root]) {
     const svg = figure.querySelector("svg");
     if (figure.hidden || !svg) continue;
@@ -31,14 +51,15 @@ function columnDrawn(column, x) {
     below += height + GAP;
   }
   parts.push(text(x, below, column.numbers.words, "quiet"));
-  return { parts, height: below + MARGIN, width: Math.max(size, 460) };
+  return { parts, height: below + MARGIN, width: size };
 }
 
 export function picture(room) {
   let x = MARGIN, height = 0;
   const parts = [];
-  for (const column of room.shownColumns()) {
-    const drawn = columnDrawn(column, x);
+  const columns = room.shownColumns(), top = 24 + LINE * Math.max(...columns.map(each => heading(each).length));
+  for (const column of columns) {
+    const drawn = columnDrawn(column, x, top);
     parts.push(...drawn.parts);
     x += drawn.width + GAP;
     height = Math.max(height, drawn.height);

@@ -195,8 +195,9 @@ export class Plane {
     put(this.answer, { transform: moved(inside) });
     write(label, isInside ? words : `${words}, beyond the picture`);
     if (from) {
-      const isRight = inside[0] > x + 0.66 * width;
-      put(label, { x: isRight ? -13 : 13, y: inside[1] > y + height - 30 ? -14 : 23, "text-anchor": isRight ? "end" : "start" });
+      // On the far side of the query, unless it would be cut there.
+      const isRight = inside[0] > x + 0.66 * width, isAbove = inside[1] > y + height - 30 || (from[1] - inside[1] > 14 && inside[1] > y + 30);
+      put(label, { x: isRight ? -13 : 13, y: isAbove ? -14 : 23, "text-anchor": isRight ? "end" : "start" });
       put(this.way, { d: path([from, inside]) });
     } else {
       const isRight = inside[0] < x + 0.3 * width, side = isRight ? x + width : x;

@@ -50,7 +50,7 @@ export const PRESETS = {
     settings: { score: "gaussian", rule: "onehot", bandwidth: 0.7 },
   },
   average: {
-    words: "Average pooling: every key alike", space: "points", extent: plane, keys: () => SCATTERED.map(each => key(each)), query: [1.6, -0.4],
+    words: "Average pooling: all keys alike", space: "points", extent: plane, keys: () => SCATTERED.map(each => key(each)), query: [1.6, -0.4],
     settings: { score: "gaussian", rule: "uniform", bandwidth: 0.7 }, isSelf: true,
   },
   circle: {
@@ -118,6 +118,7 @@ export class Points {
   }
 
   nameOf = index => this.keys[index].name ?? `k${below(index + 1)}`;
+  called = index => `Key ${this.keys[index].name ?? index + 1}`;
 
   // Where something is drawn: the query, a key, or a key's value.
   placeOf({ kind, index }, space) {

@@ -14,7 +14,7 @@ export class Sum {
     this.total = span("total");
     this.swatch = element("span", { class: "swatch", "aria-hidden": "true" });
     this.root = element("p", { class: "sum" }, element("span", { class: "head" }, "Attention(q, D) = "),
-      this.terms.flatMap(({ sign, weight, name }) => [sign, element("span", { class: "term" }, weight, name)]), this.rest, element("span", { class: "sign" }, " = "), this.total, this.swatch);
+      this.terms.flatMap(({ sign, weight, name }) => [sign, element("span", { class: "term" }, weight, name)]), this.rest, element("span", { class: "sign" }, " = "), element("span", { class: "result" }, this.total, this.swatch));
   }
 
   show({ weights, output }, points, level) {
@@ -40,8 +40,11 @@ export class Numbers {
   }
 
   show(result) {
-    const weights = result?.weights ?? [], sum = weights.reduce((total, each) => total + each, 0);
-    const said = result ? [Number.isFinite(result.entropy) ? `${plain(result.entropy)} nats` : "–", plain(inEffect(weights)), plain(sum)] : ["–", "–", "–"];
+    const weights = result?.weights ?? [], total = weights.reduce((sum, each) => sum + each, 0);
+    // Of weights that cancel nothing is left but rounding. How many keys are in effect is a question about shares.
+    const sum = Math.abs(total) < 1e-12 * weights.reduce((size, each) => size + Math.abs(each), 0) ? 0 : total;
+    const isShared = weights.every(each => each >= 0);
+    const said = result ? [Number.isFinite(result.entropy) ? `${plain(result.entropy)} nats` : "–", isShared ? plain(inEffect(weights)) : "–", plain(sum)] : ["–", "–", "–"];
     this.values.forEach(({ value }, place) => write(value, said[place]));
   }
 

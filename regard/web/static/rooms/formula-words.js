@@ -39,14 +39,18 @@ export const KINDS = {
   linear: "Weights may be negative: the output is any combination of the values.",
 };
 
-export const fixed = weight => signed(Math.abs(weight) < 1000 ? weight.toFixed(2) : plain(weight));
+const SMALL = 0.01; // two decimals say too little of what is less
+export const fixed = weight => signed(Math.abs(weight) < 1000 && (weight === 0 || Math.abs(weight) >= SMALL) ? weight.toFixed(2) : plain(weight, 2));
 // A value or an output: a number, or a point. Values on a scale of about 1 have two decimals each.
 export function told(value, { c } = {}) {
   if (value.length > 1) return `(${value.map(each => signed(each.toFixed(2))).join(", ")})`;
   return c && Math.max(...c.map(Math.abs)) <= 10 ? signed(value[0].toFixed(2)) : plain(value[0], Math.abs(value[0]) >= 1000 ? 5 : 3);
 }
 
-export const NOWHERE = "The query may attend to no key: every weight and the output are 0.";
+export const NOWHERE = {
+  masked: "The query may attend to no key: every weight and the output are 0.",
+  unlike: "No key has a score above 0: every weight and the output are 0.",
+};
 
 export const TERMS = 4;
 // The terms of the sum that matter most, in the keys' order, and how many there are besides.
@@ -60,6 +64,8 @@ export function terms(weights, most = TERMS) {
     heaviest.push({ weight, index });
     heaviest.sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight) || a.index - b.index).splice(most);
   });
-  return { terms: heaviest.sort((a, b) => a.index - b.index), rest: present - heaviest.length };
+  // What is less says nothing beside what is not.
+  const told = heaviest.filter(({ weight }) => Math.abs(weight) >= SMALL), terms = told.length ? told : heaviest;
+  return { terms: terms.sort((a, b) => a.index - b.index), rest: present - terms.length };
 }
 export const valueName = ({ keys }, index) => (keys[index].name ? `v(${keys[index].name})` : `v${below(index + 1)}`);

@@ -2,7 +2,7 @@
 import { button, checkbox, choice, panel, select, slider } from "../controls.js";
 import { element } from "../elements.js";
 import { levelOfValue } from "./formula-field.js";
-import { onTheme, plain } from "../numbers.js";
+import { onPaper, onTheme, plain } from "../numbers.js";
 import { fail, say, tell } from "../said.js";
 import { saving } from "../saving.js";
 import { ask } from "../server.js";
@@ -32,7 +32,7 @@ class Room {
     this.columns = [new Column("The plane", this), new Column("The plane, compared", this)];
     this.build(root);
     for (const column of this.columns) listen(column.plane, this);
-    this.watchers = [onTheme(() => this.changed("keys"))];
+    this.watchers = [onTheme(() => this.changed("keys")), onPaper(() => { for (const column of this.shownColumns()) column.drawOutputs(); })];
     const sizes = new ResizeObserver(() => this.changed("size"));
     for (const { plane, list } of this.columns) for (const each of [plane.root, list]) sizes.observe(each);
     this.watchers.push(() => sizes.disconnect());
@@ -65,7 +65,7 @@ class Room {
       element("p", { class: "lead" }, "A score compares the query q with each key k, a rule turns scores into weights α, and the output is Σ α·v."),
       element("div", { class: "columns" }, this.columns.map(({ root: each }) => each)));
     this.saving = saving("formula", {
-      picture: () => picture(this), rows: () => rows(this), data: () => data(this),
+      picture: () => this.handed(picture), rows: () => this.handed(rows), data: () => this.handed(data),
       python: async () => (await Promise.all(this.shownColumns().map(each => ask("formula", "python", this.question(this.settingsOf(each)), this.signal)))).map(({ python }) => python).join("\n"),
     });
     this.stage.append(this.saving);
@@ -84,7 +84,7 @@ class Room {
     this.compares = checkbox({ label: "Compare with another", value: this.shared.compare, onchange: each => this.set(() => { this.shared.compare = each; }) });
     this.second = controls("Compared with", this, this.columns[1]);
     this.masks = select({ label: "The query may attend to", options: MASKS, value: this.shared.mask, onchange: each => this.set(() => { this.shared.mask = each; }) });
-    this.nearest = slider({ label: "So many", low: 1, high: 12, steps: 11, value: this.shared.nearest, say: each => String(Math.round(each)), onchange: each => this.set(() => { this.shared.nearest = Math.round(each); }) });
+    this.nearest = slider({ label: "So many", low: 1, high: 12, steps: 11, value: this.shared.nearest, say: each => String(Math.round(each)), onchange: each => this.set(() => { this.shared.nearest = Math.round(each); }, "settings", true) });
     this.fields = checkbox({ label: "Show the output of every query", value: this.shared.field, onchange: each => this.set(() => { this.shared.field = each; }) });
     this.side.append(panel(null, this.begins.root, this.spaces.root, this.selves.root), this.first.root, panel(null, this.compares.root), this.second.root,
       panel("Mask and picture", this.masks.root, this.nearest.root, this.fields.root), this.buildKey());
@@ -93,17 +93,18 @@ class Room {
 
   buildKey() {
     this.keyName = element("output", {}, "");
-    this.keyValue = slider({ label: "Its value", low: 0, high: 1, value: 0.5, say: each => plain(each, 5), onchange: each => this.set(() => { this.points.keys[this.points.chosen.index].c = each; }, "keys") });
+    const [low, high] = this.points.extent.c;
+    this.keyValue = slider({ label: "Its value", low, high, value: low, say: each => plain(each, 5), onchange: each => this.set(() => { this.points.keys[this.points.chosen.index].c = each; }, "keys", true) });
     this.isOn = checkbox({ label: "Takes part", value: true, onchange: each => this.set(() => { this.points.keys[this.points.chosen.index].on = each; }, "keys") });
     this.removing = button("Delete", () => this.remove());
     return panel("Keys", element("div", { class: "stepper" }, button("‹", () => this.step(-1), { "aria-label": "Choose the one before" }), this.keyName, button("›", () => this.step(1), { "aria-label": "Choose the next" })),
       this.keyValue.root, this.isOn.root, element("div", { class: "buttons" }, button("Add a key", () => this.add()), this.removing));
   }
 
-  set(change, what = "settings") {
+  set(change, what = "settings", isMoving = false) {
     change();
     this.follow();
-    this.changed(what);
+    this.changed(what, isMoving);
   }
 
   // The controls say what is set.
@@ -132,9 +133,6 @@ class Room {
     this.keyValue.root.hidden = key === null || space === "points";
     if (key === null) return;
     this.isOn.set(key.on);
-    const [low, high] = points.extent.c;
-    Object.assign(this.keyValue.input, { min: 0, max: 200 });
-    this.keyValue.range?.([low, high]);
     this.keyValue.set(key.c);
   }
 
@@ -146,8 +144,16 @@ class Room {
   start() {
     this.points.begin(this.preset);
     this.points.isSelf = this.isSelf;
+    this.renew();
+    // Who chooses by keyboard goes on from there.
+    this.begins.input.focus();
+  }
+
+  // The controls anew: what can be set is another, where other keys are shown.
+  renew() {
     this.side.replaceChildren();
     this.buildSide();
+    this.isSizeNew = true; // there may be a column more, or fewer
     this.changed("keys");
   }
 
@@ -168,27 +174,28 @@ class Room {
   add(place = null) {
     const [across, up] = this.points.placeOf({ kind: "query" }, this.space), { across: ends, up: heights } = this.points.axes(this.space);
     const beside = [across + (ends[1] - ends[0]) / 12, this.space === "heights" ? (heights[0] + heights[1]) / 2 : up];
-    if (!this.points.add(place ?? beside, this.space)) fail(new Error("There are 400 keys: delete one before you add another."));
+    if (!this.points.add(place ?? beside, this.space)) return fail(new Error("There are 400 keys: delete one before you add another."));
     this.follow();
-    this.changed("keys");
+    this.changed("keys", false, `${this.points.called(this.points.chosen.index)} is added.`);
   }
 
   remove() {
+    const { chosen } = this.points, called = chosen.kind === "query" ? null : this.points.called(chosen.index);
     if (!this.points.remove()) return;
     this.follow();
-    this.changed("keys");
+    this.changed("keys", false, `${called} is deleted.`);
   }
 
   toggle() {
     const { chosen, keys } = this.points;
     if (chosen.kind === "query") return;
-    keys[chosen.index].on = !keys[chosen.index].on;
+    const key = keys[chosen.index];
+    key.on = !key.on;
     this.follow();
-    this.changed("keys");
+    this.changed("keys", false, `${this.points.called(chosen.index)} is switched ${key.on ? "on" : "off"}.`);
   }
 
-  move(handle, place, isByKey = false) {
-    this.isByKey = isByKey;
+  move(handle, place) {
     this.points.move(handle, place, this.space);
     this.changed(handle.kind === "query" ? "query" : "keys", true);
   }
@@ -196,8 +203,10 @@ class Room {
   shownColumns = () => (this.shared.compare ? this.columns : this.columns.slice(0, 1));
 
   // What has changed: the query, keys, settings, what is chosen, or the size. Drawn once a frame.
-  changed(what, isMoving = false) {
+  // `news` is told to who hears the page, with what came of it.
+  changed(what, isMoving = false, news = "") {
     this.isMoving = isMoving;
+    if (what !== "size") this.news = news;
     if (what === "keys" || what === "settings") for (const column of this.columns) column.isStale = true;
     if (what !== "query") this.edition += 1;
     this.isSizeNew ||= what === "size" || what === "settings";
@@ -223,9 +232,18 @@ class Room {
   }
 
   rest() {
+    clearTimeout(this.resting);
     this.isMoving = false;
     this.isAnew = true;
     this.frame ??= requestAnimationFrame(() => this.draw());
+  }
+
+  // What is handed out is of one moment: of the query that is seen, not of the one before.
+  async handed(made) {
+    if (this.isMoving) this.rest();
+    while (this.frame) await new Promise(requestAnimationFrame);
+    await Promise.all(this.shownColumns().map(({ answering }) => answering));
+    return made(this);
   }
 
   // Once things are still: the address, who hears the page, and the lines of Python.
@@ -240,7 +258,8 @@ class Room {
   describe(column) {
     const said = `${spoken(this.points, this.space, this.points.chosen, column.result)}. ${column.label()}`;
     column.plane.svg.setAttribute("aria-label", said);
-    if (this.isByKey && column === this.columns[0]) tell(said);
+    if (column !== this.columns[0] || !(this.isByKey || this.news)) return;
+    tell(this.news ? `${this.news} ${said}` : said);
   }
 
   // The server has answered for a column.
@@ -253,9 +272,8 @@ class Room {
     this.take(read(state));
     this.points.isSelf = this.isSelf;
     if (preset !== this.preset) this.points.begin(this.preset);
-    this.side.replaceChildren();
-    this.buildSide();
-    this.changed("keys");
+    else if (this.points.chosen.kind === "value") this.points.chosen = { kind: "query" };
+    this.renew();
   }
 
   leave() {
