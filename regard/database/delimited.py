@@ -69,7 +69,9 @@ def csv_names(path: Path, usual: str, most: int) -> list[str]:
     header = next(chunks_of(path, content), b"").lstrip(b"\r\n").partition(b"\n")[0]
     if header.count(delimiter.encode()) > most:
         check_count(path, 1 + header.count(delimiter.encode()), most)
-    return [name.strip() for name in _File(path, content, delimiter).names()]
+    names = [name.strip() for name in _File(path, content, delimiter).names()]
+    check_count(path, len(names), most)
+    return names
 
 
 def _sample(path: Path, content: Any) -> str:

@@ -17,6 +17,7 @@ from regard.errors import OptionError
 from regard.printable import on_one_line, short_name
 from regard.web.asked import AboutTable, Asked
 from regard.web.rooms.table_asked import (
+    AboutBest,
     AboutColumns,
     AboutCurve,
     AboutErrors,
@@ -49,7 +50,7 @@ class TableRoom:
 
     operations: ClassVar[Mapping[str, type[Asked]]] = {
         "open": AboutTable,
-        "best": AboutWidths,
+        "best": AboutBest,
         "answer": AboutQuery,
         "curve": AboutCurve,
         "points": AboutPoints,
@@ -72,12 +73,12 @@ class TableRoom:
             "notes": [short_name(note, 400) for note in notes[:MOST_NOTES]],
         }
 
-    def best(self, asked: AboutWidths, file: Path) -> Any:
+    def best(self, asked: AboutBest, file: Path) -> Any:
         """The widths that predict hidden rows best."""
         kept = self._tables.get(asked.table, file)
         hidden = kept.hidden(asked.keys, asked.value, asked.known)
         best = dict(zip(asked.known, hidden.best, strict=True))
-        return {"widths": [best.get(place) for place in range(len(asked.keys))], "method": hidden.choice.method}
+        return {"widths": [best.get(place) for place in range(len(asked.keys))], "method": hidden.method}
 
     def answer(self, asked: AboutQuery, file: Path) -> Any:
         """The output of a query, with the rows behind it."""
