@@ -115,5 +115,5 @@ def tab(browser: Any, served: Served) -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any, served: Served) -> Callable[..., Any]:
-    """What opens the page at a fragment of its address, with options of a browser's page."""
-    return lambda fragment="", **options: opened(browser, served, fragment, **options)
+    """What opens the page, or another, at a fragment of its address, with options of a browser's page."""
+    return lambda fragment="", page=served, **options: opened(browser, page, fragment, **options)

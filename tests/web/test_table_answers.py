@@ -300,6 +300,8 @@ def test_a_table_is_described_with_columns_to_begin_with(served: Any) -> None:
         ("a\n1\n2\n", 2, {"key": None, "value": 0, "label": None}),
         ("a,b\n,\n,\n", 2, {"key": None, "value": None, "label": None}),
         ("a,b\nx,1\ny,2\n", 2, {"key": 0, "value": 1, "label": None}),
+        ("id,a,b\n1,7,2\n2,3,4\n3,9,6\n", 3, {"key": 1, "value": 2, "label": None}),
+        ("a,b\n1,2\n2,3\n3,4\n", 3, {"key": 0, "value": 1, "label": None}),
     ],
 )
 def test_a_table_that_says_little_is_opened_all_the_same(
@@ -307,3 +309,22 @@ def test_a_table_that_says_little_is_opened_all_the_same(
 ) -> None:
     found = served.answer("table", "open", {"table": served.drop("a.csv", text)})
     assert (found["rows"], found["suggested"]) == (rows, suggested)
+
+
+HOSTILE = ["<script>alert(1)</script>", "\x1b[31mred", "\u202eabc", "=1+1", "wide " * 60 + "w", '"quoted"', "a,b"]
+
+
+def test_names_that_would_run_or_steer_are_names(served: Any, tmp_path: Path) -> None:
+    header = ",".join('"' + name.replace('"', '""') + '"' for name in HOSTILE)
+    text = lines(header, [[i + place for place in range(len(HOSTILE))] for i in range(9)])
+    table = served.drop("a.csv", text)
+    found = served.answer("table", "open", {"table": table})
+    assert len(found["columns"]) == len(HOSTILE)
+    assert all(each["name"].isprintable() and len(each["name"]) <= 80 for each in found["columns"])
+    keys = tuple(range(1, len(HOSTILE)))
+    case = Case(text, keys, 0, tuple(float(key) for key in keys), {HOSTILE[key]: key for key in keys}, names=HOSTILE)
+    answer = case.database(tmp_path / "a.csv").attend(case.asked)
+    asked = case.question(table, name=str(tmp_path / "a.csv"))
+    assert printed(served.answer("table", "python", asked)["python"]) == str(answer) + "\n"
+    told = served.answer("table", "answer", case.question(table))["report"]
+    assert all(each.isprintable() for each in (told["headline"], *told["header"], *told["notes"]))

@@ -43,6 +43,7 @@ from regard.web.settings import Settings
 
 SHARES = 6  # categories whose probabilities are shown
 MOST_NOTES = 12
+LONGEST_CELL = 2000  # letters of one that is saved
 
 
 class TableRoom:
@@ -226,6 +227,12 @@ def _parts(key: Any, asked: AboutColumns) -> Sequence[Any]:
     return key if len(asked.keys) > 1 else (key,)
 
 
+def _cut(entry: Any) -> Any:
+    """A cell as it is, unless it is longer than anybody reads."""
+    cell = jsonable(entry)
+    return f"{cell[:LONGEST_CELL]}…" if isinstance(cell, str) and len(cell) > LONGEST_CELL else cell
+
+
 def _told(answer: Answer, asked: AboutQuery, kept: Kept) -> dict[str, Any]:
     """The answer as the library tells it, with so many of its rows."""
     rows = answer.rows
@@ -242,6 +249,6 @@ def _told(answer: Answer, asked: AboutQuery, kept: Kept) -> dict[str, Any]:
         "header": [short_name(each, 60) for each in report.header],
         "lines": [[short_name(cell, 60) for cell in line] for line in report.lines],
         "numeric": report.numeric,
-        "raw": [[jsonable(each) for each in (row.index, *_parts(row.key, asked), row.value)] for row in shown],
+        "raw": [[_cut(each) for each in (row.index, *_parts(row.key, asked), row.value)] for row in shown],
         "notes": [on_one_line(note)[:400] for note in report.notes],
     }

@@ -123,7 +123,8 @@ def suggested(whole: WholeTable) -> dict[str, Any]:
     """Columns to begin with: the value is the last number, the key what goes with it most; labels are all different."""
     columns = whole.columns
     places = range(len(columns))
-    lines = [place for place in places if _role(columns[place]) == "line" and not _counts_rows(columns[place])]
+    every = [place for place in places if _role(columns[place]) == "line"]
+    lines = [place for place in every if not _counts_rows(columns[place])] or every
     names = [place for place in places if _role(columns[place]) == "category"]
     numbers = [place for place in lines if isinstance(columns[place], NumberColumn)]
     few = [place for place in names if 1 < len(columns[place].categories) <= MOST_CATEGORIES]  # type: ignore[attr-defined]
