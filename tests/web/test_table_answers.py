@@ -300,6 +300,7 @@ def test_a_table_is_described_with_columns_to_begin_with(served: Any) -> None:
         ("a\n1\n2\n", 2, {"key": None, "value": 0, "label": None}),
         ("a,b\n,\n,\n", 2, {"key": None, "value": None, "label": None}),
         ("a,b\nx,1\ny,2\n", 2, {"key": 0, "value": 1, "label": None}),
+        ("id,name,b\n1,u,2\n2,v,4\n3,w,6.5\n", 3, {"key": 0, "value": 2, "label": 1}),
         ("id,a,b\n1,7,2\n2,3,4\n3,9,6\n", 3, {"key": 1, "value": 2, "label": None}),
         ("a,b\n1,2\n2,3\n3,4\n", 3, {"key": 0, "value": 1, "label": None}),
     ],

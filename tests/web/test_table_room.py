@@ -303,7 +303,7 @@ def test_a_file_that_is_no_table_is_said_and_the_next_is_opened(open_page: Open)
         expect(tab, ".table-notice").to_contain_text("must be a .csv")
         tab.select_option("select[name=table]", "example")
         expect(tab, ".answer-line").to_contain_text("gpa = ")
-        assert tab.locator(".table-notice").is_hidden()
+        expect(tab, ".table-notice").to_be_hidden()
         settle(tab)
 
 
