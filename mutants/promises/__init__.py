@@ -10,7 +10,10 @@ from mutants.promises.kernels import KERNELS
 from mutants.promises.masks import MASKS
 from mutants.promises.rules import RULES
 from mutants.promises.scores import SCORES
+from mutants.promises.table_room import TABLE_ROOM
 from mutants.promises.views import VIEWS
 from mutants.promises.web_formula import WEB_FORMULA
 
-PROMISES = (*SCORES, *RULES, *MASKS, *ENGINES, *KERNELS, *DOOR, *VIEWS, *HOUSE, *INTEGRATIONS, *WEB_FORMULA)
+PROMISES = (
+    *SCORES, *RULES, *MASKS, *ENGINES, *KERNELS, *DOOR, *VIEWS, *HOUSE, *INTEGRATIONS, *WEB_FORMULA, *TABLE_ROOM
+)

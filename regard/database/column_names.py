@@ -54,10 +54,11 @@ def check_columns(path: Path, wanted: list[str], names: list[str]) -> None:
             )
 
 
-def check_count(path: Path, count: int, most: int) -> None:
+def check_count(path: Path, count: int, most: int, *, at_least: bool = False) -> None:
     """Raise if a file has more columns than may be looked at together."""
     if count > most:
         raise TableError(
-            f"{path.name} must have at most {most:,} columns to be looked at as a whole: it has {count:,}. "
+            f"{path.name} must have at most {most:,} columns to be looked at as a whole: it has "
+            f"{'at least ' * at_least}{count:,}. "
             f"Save those that matter as a table of their own."
         )

@@ -66,10 +66,12 @@ def csv_names(path: Path, usual: str, most: int) -> list[str]:
     content = contents(path)
     delimiter = find_delimiter(_sample(path, content), usual)
     # Counted before anything is made of them: a million columns take most of a minute.
-    header = next(chunks_of(path, content), b"").lstrip(b"\r\n").partition(b"\n")[0]
+    header, end, _ = next(chunks_of(path, content), b"").lstrip(b"\r\n").partition(b"\n")
     if header.count(delimiter.encode()) > most:
-        check_count(path, 1 + header.count(delimiter.encode()), most)
-    return [name.strip() for name in _File(path, content, delimiter).names()]
+        check_count(path, 1 + header.count(delimiter.encode()), most, at_least=not end)
+    names = [name.strip() for name in _File(path, content, delimiter).names()]
+    check_count(path, len(names), most)
+    return names
 
 
 def _sample(path: Path, content: Any) -> str:

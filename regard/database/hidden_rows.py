@@ -10,8 +10,8 @@ from functools import cached_property
 import torch
 
 from regard.database.attending import Rows
-from regard.database.bandwidth import Choice, hidden
-from regard.database.columns import CategoryColumn, NumberColumn, Quantity
+from regard.database.bandwidth import LEAST_MISMATCH, hidden
+from regard.database.columns import CategoryColumn, NumberColumn, Quantity, TimeColumn
 from regard.database.leave_one_out import LeaveOneOut
 from regard.engines.torch_internals import use_one_core
 
@@ -34,17 +34,20 @@ class HiddenRows:
         self._categories = [place for place in places if place not in self._quantities]
 
     @property
-    def choice(self) -> Choice:
-        """What the data choose."""
-        return self._rows.choice
+    def method(self) -> str:
+        """How the widths are chosen that a query is answered by."""
+        return self._rows.choice.method if self._quantities else "equality"
 
     @property
     def best(self) -> list[float | None]:
-        """The widths that they choose, one for each column."""
+        """The widths that a query is answered by, one for each column."""
+        if not self._quantities:
+            return [0.0] * len(self._categories)  # compared by equality alone: what differs weighs nothing
+        widths = self._rows.choice.widths
         found: dict[int, float | None] = {}
-        for place, width in zip(self._quantities, self.choice.widths.bandwidths, strict=True):
+        for place, width in zip(self._quantities, widths.bandwidths, strict=True):
             found[place] = width * self._scale(place) if width < math.inf else None
-        for place, mismatch in zip(self._categories, self.choice.widths.mismatches, strict=True):
+        for place, mismatch in zip(self._categories, widths.mismatches, strict=True):
             found[place] = mismatch if mismatch < 1 else None
         return [found[place] for place in sorted(found)]
 
@@ -70,7 +73,7 @@ class HiddenRows:
         (column,) = self._rows.pool.columns
         if isinstance(column, CategoryColumn):
             return "Brier score"
-        return "root mean square" if isinstance(column, NumberColumn) else "in standard deviations"
+        return "root mean square" if isinstance(column, NumberColumn | TimeColumn) else "in standard deviations"
 
     def errors(self, widths: Sequence[Sequence[float | None]]) -> list[float]:
         """The error by each of some lists of widths."""
@@ -80,7 +83,9 @@ class HiddenRows:
         factors = torch.tensor([self._factors(each) for each in widths], dtype=torch.float64)
         with ThreadPoolExecutor(1, "regard", initializer=use_one_core) as pool:
             found = pool.submit(missed.errors, factors).result()
-        return found.tolist() if self.measure == "Brier score" else (found.sqrt() * unit).tolist()
+        if self.measure == "Brier score":
+            return found.tolist()
+        return (found.sqrt() * (unit if self.measure == "root mean square" else 1.0)).tolist()
 
     def _factors(self, widths: Sequence[float | None]) -> list[float]:
         factors = []
@@ -89,7 +94,7 @@ class HiddenRows:
             factors.append(0.0 if width is None else (self._scale(place) / width) ** 2)
         for place in self._categories:
             mismatch = widths[place]
-            factors.append(0.0 if mismatch is None else -math.log(mismatch))
+            factors.append(0.0 if mismatch is None else -math.log(max(mismatch, LEAST_MISMATCH)))
         return factors
 
     def _scale(self, place: int) -> float:

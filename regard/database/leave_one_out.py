@@ -89,7 +89,7 @@ class LeaveOneOut:
         size = len(places) * len(asked) * self.n_rows
         self.dtype = torch.float64 if size <= EXACT else torch.float32
         self._targets = targets.to(self.dtype)
-        wide = keys.numel() > 0 and float(keys[:, places.coordinates].abs().max()) > SPREAD
+        wide = bool((keys[:, places.coordinates].abs() > SPREAD).any())
         self._keys = keys if size <= KEPT or wide or keys.dtype != torch.float64 else keys.float()
         self._kept: Tensor | None = None
         self.compiled = (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
@@ -41,6 +41,15 @@ class Served:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
+
+    def drop(self, name: str, content: bytes | str) -> str:
+        """Drop a file on the page; the number of its table."""
+        body = content.encode() if isinstance(content, str) else content
+        request = urllib.request.Request(
+            f"{self.root}/files?name={quote(name)}", body, {"x-regard-token": self.token}, method="PUT"
+        )
+        with urllib.request.urlopen(request, timeout=120) as response:
+            return str(json.load(response)["table"])
 
     def answer(self, room: str, operation: str, body: Any) -> Any:
         """The JSON of a question that must be answered."""
@@ -106,5 +115,5 @@ def tab(browser: Any, served: Served) -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any, served: Served) -> Callable[..., Any]:
-    """What opens the page at a fragment of its address, with options of a browser's page."""
-    return lambda fragment="", **options: opened(browser, served, fragment, **options)
+    """What opens the page, or another, at a fragment of its address, with options of a browser's page."""
+    return lambda fragment="", page=served, **options: opened(browser, page, fragment, **options)

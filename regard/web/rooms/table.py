@@ -17,6 +17,7 @@ from regard.errors import OptionError
 from regard.printable import on_one_line, short_name
 from regard.web.asked import AboutTable, Asked
 from regard.web.rooms.table_asked import (
+    AboutBest,
     AboutColumns,
     AboutCurve,
     AboutErrors,
@@ -42,6 +43,7 @@ from regard.web.settings import Settings
 
 SHARES = 6  # categories whose probabilities are shown
 MOST_NOTES = 12
+LONGEST_CELL = 2000  # letters of one that is saved
 
 
 class TableRoom:
@@ -49,7 +51,7 @@ class TableRoom:
 
     operations: ClassVar[Mapping[str, type[Asked]]] = {
         "open": AboutTable,
-        "best": AboutWidths,
+        "best": AboutBest,
         "answer": AboutQuery,
         "curve": AboutCurve,
         "points": AboutPoints,
@@ -72,12 +74,12 @@ class TableRoom:
             "notes": [short_name(note, 400) for note in notes[:MOST_NOTES]],
         }
 
-    def best(self, asked: AboutWidths, file: Path) -> Any:
+    def best(self, asked: AboutBest, file: Path) -> Any:
         """The widths that predict hidden rows best."""
         kept = self._tables.get(asked.table, file)
         hidden = kept.hidden(asked.keys, asked.value, asked.known)
         best = dict(zip(asked.known, hidden.best, strict=True))
-        return {"widths": [best.get(place) for place in range(len(asked.keys))], "method": hidden.choice.method}
+        return {"widths": [best.get(place) for place in range(len(asked.keys))], "method": hidden.method}
 
     def answer(self, asked: AboutQuery, file: Path) -> Any:
         """The output of a query, with the rows behind it."""
@@ -225,6 +227,12 @@ def _parts(key: Any, asked: AboutColumns) -> Sequence[Any]:
     return key if len(asked.keys) > 1 else (key,)
 
 
+def _cut(entry: Any) -> Any:
+    """A cell as it is, unless it is longer than anybody reads."""
+    cell = jsonable(entry)
+    return f"{cell[:LONGEST_CELL]}…" if isinstance(cell, str) and len(cell) > LONGEST_CELL else cell
+
+
 def _told(answer: Answer, asked: AboutQuery, kept: Kept) -> dict[str, Any]:
     """The answer as the library tells it, with so many of its rows."""
     rows = answer.rows
@@ -241,6 +249,6 @@ def _told(answer: Answer, asked: AboutQuery, kept: Kept) -> dict[str, Any]:
         "header": [short_name(each, 60) for each in report.header],
         "lines": [[short_name(cell, 60) for cell in line] for line in report.lines],
         "numeric": report.numeric,
-        "raw": [[jsonable(each) for each in (row.index, *_parts(row.key, asked), row.value)] for row in shown],
+        "raw": [[_cut(each) for each in (row.index, *_parts(row.key, asked), row.value)] for row in shown],
         "notes": [on_one_line(note)[:400] for note in report.notes],
     }

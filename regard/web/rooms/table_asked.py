@@ -58,6 +58,19 @@ class AboutWidths(AboutColumns):
         return [place for place in range(len(self.keys)) if not self.counts or self.counts[place]]
 
 
+class AboutBest(AboutWidths):
+    """The widths that predict hidden rows best.
+
+    Args:
+        aside: whether answers shall not wait for them, while they are searched.
+    """
+
+    aside: bool = False
+
+    def subject(self) -> str:
+        return f"errors of {self.table}" if self.aside else super().subject()
+
+
 class AboutQuery(AboutWidths):
     """A question by a query: of each key a number, the place of a category, or a text as a table writes it.
 

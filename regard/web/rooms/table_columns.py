@@ -123,13 +123,16 @@ def suggested(whole: WholeTable) -> dict[str, Any]:
     """Columns to begin with: the value is the last number, the key what goes with it most; labels are all different."""
     columns = whole.columns
     places = range(len(columns))
-    lines = [place for place in places if _role(columns[place]) == "line" and not _counts_rows(columns[place])]
+    every = [place for place in places if _role(columns[place]) == "line"]
+    counting = [place for place in every if _counts_rows(columns[place])]
+    lines = [place for place in every if place not in counting] or every
     names = [place for place in places if _role(columns[place]) == "category"]
     numbers = [place for place in lines if isinstance(columns[place], NumberColumn)]
-    few = [place for place in names if 1 < len(columns[place].categories) <= MOST_CATEGORIES]  # type: ignore[attr-defined]
-    label = next((place for place in names if _names_rows(columns[place])), None)
+    labels = [place for place in names if _names_rows(columns[place])]
+    few = [place for place in names if 1 < len(columns[place].categories) <= MOST_CATEGORIES and place not in labels]  # type: ignore[attr-defined]
+    label = next(iter(labels), None)
     value = next(iter([*reversed(numbers), *reversed(lines), *reversed(few), *reversed(names)]), None)
-    others = [place for place in (*lines, *few, *names) if place != value]
+    others = [place for place in (*lines, *few, *counting, *names) if place != value]
     if value is None or not others:
         usable = [place for place in places if _role(columns[place]) != "none"]
         key = next((place for place in usable if place != value), None)

@@ -16,35 +16,38 @@ LANES = 16  # categories that stand side by side
 
 
 def points(across: Column, up: Column, rows: Tensor) -> dict[str, Any]:
-    """The rows that are complete, `(n,)`, where keys lie across and values up.
+    """The rows that are complete, `(n,)`, where keys lie across and values up; those far away from nearly all left out.
 
     Where the value is a category there is nothing up: `lanes` are then the categories whose probabilities are shown.
     """
-    found: dict[str, Any] = {"n": len(rows), "lanes": None, "columns": None, "low": 0.0, "high": 1.0}
+    found: dict[str, Any] = {"n": len(rows), "lanes": None, "columns": None, "low": 0.0, "high": 1.0, "outside": 0}
+    found |= {"points": None, "cells": None}
+    shown = frequent(across, LANES) if isinstance(across, CategoryColumn) else None
+    found["columns"] = shown
     if isinstance(up, CategoryColumn):
-        return found | {"lanes": frequent(up, LANES), "points": None, "cells": None, "outside": 0}
+        return found | {"lanes": frequent(up, LANES)}
     if not is_line(up):
-        return found | {"points": None, "cells": None, "outside": 0}
+        return found
     heights = numbers_of(up)[rows]
     low, high = reach(heights)
     if isinstance(across, CategoryColumn):
-        shown = frequent(across, LANES)
+        assert shown is not None
         place_of = torch.full((len(across.categories),), -1, dtype=torch.int64)
         place_of[shown] = torch.arange(len(shown))
         widths = place_of[across.codes[rows]].double()
         first, last = -0.5, len(shown) - 0.5
-        found |= {"columns": shown}
     else:
         widths = numbers_of(across)[rows]
         first, last = reach(widths)
     inside = (widths >= first) & (widths <= last) & (heights >= low) & (heights <= high)
     found |= {"low": low, "high": high, "from": first, "to": last, "outside": int((~inside).sum())}
+    widths, heights = widths[inside], heights[inside]
     if len(rows) <= POINTS:
-        return found | {"points": [widths.tolist(), heights.tolist(), rows.tolist()], "cells": None}
-    columns = len(found["columns"]) if found["columns"] else CELLS[0]
-    cells = _counted(widths[inside], first, last, columns) * CELLS[1] + _counted(heights[inside], low, high, CELLS[1])
+        return found | {"points": [widths.tolist(), heights.tolist(), rows[inside].tolist()]}
+    columns = CELLS[0] if shown is None else len(shown)
+    cells = _counted(widths, first, last, columns) * CELLS[1] + _counted(heights, low, high, CELLS[1])
     counts = torch.bincount(cells, minlength=columns * CELLS[1]).view(columns, CELLS[1])
-    return found | {"points": None, "cells": {"shape": [columns, CELLS[1]], "counts": counts.flatten().tolist()}}
+    return found | {"cells": {"shape": [columns, CELLS[1]], "counts": counts.flatten().tolist()}}
 
 
 def _counted(numbers: Tensor, low: float, high: float, count: int) -> Tensor:

@@ -29,9 +29,9 @@ export function words(column, at, digits = 6) {
 }
 
 // A length on the line: a bandwidth, a spread.
-export function length(column, size) {
-  if (column.kind === "clock") return `${plain(size)} h`;
-  return column.unit === "days" ? `${plain(size)} days` : plain(size);
+export function length(column, size, digits = 3) {
+  if (column.kind === "clock") return `${plain(size, digits)} h`;
+  return column.unit === "days" ? `${plain(size, digits)} days` : plain(size, digits);
 }
 
 const YEARS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
@@ -62,13 +62,20 @@ function dateMarks(low, high, count) {
       return { at, words: `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}` };
     });
   }
-  return ticks(low * 24, high * 24, count).map(each => ({ at: each / 24, words: clock(((each % 24) + 24) % 24) }));
+  return clockMarks(low * 24, high * 24, count).map(({ at, words }) => ({ at: at / 24, words }));
+}
+
+const HOURS = [1 / 60, 1 / 12, 0.25, 0.5, 1, 2, 3, 6, 12];
+function clockMarks(low, high, count) {
+  const step = HOURS.find(each => (high - low) / each <= count) ?? 24, found = [];
+  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + 1e-9; at += step) found.push({ at, words: clock(((at % 24) + 24) % 24) });
+  return found.length ? found : [{ at: low, words: clock(low) }];
 }
 
 // About `count` marks on the line from low to high, as { at, words }.
 export function marks(column, low, high, count) {
   const found = column.kind === "date" || column.kind === "moment" ? dateMarks(low, high, count)
-    : ticks(low, high, count).map(at => ({ at, words: column.kind === "clock" ? clock(at) : words(column, at, 4) }));
+    : column.kind === "clock" ? clockMarks(low, high, count) : ticks(low, high, count).map(at => ({ at, words: words(column, at, 4) }));
   const inside = found.filter(({ at }) => at >= low - 1e-9 * Math.abs(low) && at <= high + 1e-9 * Math.abs(high));
   return inside.filter((each, place) => place === 0 || each.words !== inside[place - 1].words);
 }

@@ -3,7 +3,7 @@ import { button, select, slider } from "../controls.js";
 import { element } from "../elements.js";
 import { percent, plain } from "../numbers.js";
 import { FIELDS, length, meant, rounded, typed, words } from "./table-axes.js";
-import { errorDrawing } from "./table-errors.js";
+import { between, errorDrawing } from "./table-errors.js";
 
 let count = 0;
 
@@ -54,7 +54,7 @@ export class KeyPanel {
     const [low, high] = room.rangeOf(place);
     const isLine = column.role === "line";
     this.wide = slider({
-      label: isLine ? "Bandwidth" : "A row that differs weighs", name: `width-${place}`, low, high, log: true, value: room.widthOf(place) ?? high,
+      label: isLine ? "Bandwidth" : "A mismatch weighs", name: `width-${place}`, low, high, log: true, value: room.widthOf(place) || high,
       say: () => this.widthWords(), onchange: width => room.setWidth(place, width),
     });
     return this.wide.root;
@@ -63,9 +63,8 @@ export class KeyPanel {
   widthWords() {
     const { room, place, column } = this, width = room.widthOf(place);
     if (width === null && room.best.length === 0) return "…";
-    if (width === null || width >= room.rangeOf(place)[1]) return room.isBest(place) ? "ignored, as it does not help" : "ignored";
-    const said = column.role === "line" ? length(column, width) : width < 5e-5 ? "nothing" : percent(width);
-    return room.isBest(place) ? `${said} (best)` : said;
+    const said = width === null || width >= room.rangeOf(place)[1] ? "ignored" : column.role === "line" ? length(column, width) : width < 5e-5 ? "nothing" : percent(width);
+    return room.isBest(place) ? `${said} (${room.hasBest ? "best" : "usual"})` : said;
   }
 
   showQuery() {
@@ -77,8 +76,8 @@ export class KeyPanel {
   }
 
   showWidth() {
-    const { room, place } = this, [, high] = room.rangeOf(place);
-    this.wide.set(room.widthOf(place) ?? high);
+    const { room, place } = this, [low, high] = room.rangeOf(place);
+    this.wide.set(Math.max(room.widthOf(place) ?? high, low));
     this.showErrors();
   }
 
@@ -91,8 +90,10 @@ export class KeyPanel {
       this.note.replaceChildren(room.isReadingErrors ? "Hiding rows, one at a time …" : "");
       return;
     }
-    const least = Math.min(...found.map(([, error]) => error)), rows = hidden === room.points?.n ? "each row" : `each of ${hidden.toLocaleString("en")} rows`;
-    const unit = measure === "root mean square" ? `${plain(least, 4)} ${room.columns[room.value].name}` : `${plain(least, 3)} (${measure})`;
-    this.note.replaceChildren(`Error when ${rows} is hidden and predicted from the others, by ${column.role === "line" ? "bandwidth" : "this weight"}; at least ${unit}.`);
+    const least = Math.min(...found.map(([, error]) => error)), here = between(found, width);
+    const said = error => (measure === "root mean square" ? length(room.columns[room.value], error, 4) : plain(error));
+    const by = column.role === "line" ? "this bandwidth" : "this weight", rows = hidden === room.points?.n ? "each row" : `each of ${hidden.toLocaleString("en")} rows`;
+    const about = place === 0 ? `Error when ${rows} is hidden and predicted from the others` : "Error of hidden rows";
+    this.note.replaceChildren(`${about}: ${said(here)} by ${by}, at best ${said(Math.min(least, here))} (${measure}).`);
   }
 }

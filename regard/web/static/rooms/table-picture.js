@@ -4,11 +4,24 @@ import { levelOf, largestOf, percent } from "../numbers.js";
 import { cut } from "../weights.js";
 import { marks } from "./table-axes.js";
 
-const TOP = 14, RIGHT = 16, BOTTOM = 56;
+const TOP = 26, RIGHT = 16, BOTTOM = 48;
 const DENSE = 5; // shades of cells
 const LINES = 6;
+const LETTER = 7, SAMPLE = 26, ENTRY = 18; // of the legend: a letter, a line, and how far its rows are apart
 
 const wide = marks => Math.max(...marks.map(({ words }) => words.length), 1) * 6.6;
+
+// Which line is which: entries side by side, on as many rows as they need.
+function entries(names, width) {
+  let x = 0, row = 0;
+  return names.map(each => {
+    const name = cut(each, 24), wide = SAMPLE + 6 + [...name].length * LETTER + 14;
+    if (x > 0 && x + wide > width) [x, row] = [0, row + 1];
+    const found = { name, x, row };
+    x += wide;
+    return found;
+  });
+}
 
 // From numbers to a path, which begins anew after a gap.
 function path(at, values, across, up) {
@@ -57,10 +70,13 @@ export class Picture {
     this.isShares = points.lanes !== null;
     [this.from, this.to] = along.role === "line" ? widened(along.low, along.high) : [-0.5, points.columns.length - 0.5];
     [this.low, this.high] = this.isShares ? [0, 1] : this.heights();
+    this.legend = this.isShares ? entries(points.lanes.slice(0, LINES), width) : [];
+    this.top = TOP + (this.legend.length ? (this.legend.at(-1).row + 1) * ENTRY + 10 : 0);
+    this.height += this.top - TOP;
     this.upMarks = this.isShares ? [0, 0.25, 0.5, 0.75, 1].map(at => ({ at, words: `${100 * at}%` })) : marks(this.value, this.low, this.high, this.height > 340 ? 6 : 4);
     this.left = Math.max(wide(this.upMarks) + 12, 36);
     this.across = axis(this.from, this.to, this.left, width - RIGHT);
-    this.up = axis(this.low, this.high, this.height - BOTTOM, TOP);
+    this.up = axis(this.low, this.high, this.height - BOTTOM, this.top);
     this.moving = shape("g", {});
     this.svg = drawing(width, this.height, this.label(), ...this.frame(), ...this.rows(), ...this.curves(), this.moving);
   }
@@ -93,7 +109,11 @@ export class Picture {
         text(along.role === "line" ? Math.min(Math.max(across(at), left), width - RIGHT) : across(at), base + 18, cut(words, letters), "quiet small number", "middle"))),
       shape("path", { d: `M${left} ${base}H${width - RIGHT}`, class: "line" }),
       text((left + width - RIGHT) / 2, height - 6, cut(along.name, 48), "quiet", "middle"),
-      text(left + 6, TOP + 4, this.isShares ? cut(`probability of ${value.name}`, 40) : cut(value.name, 40), "quiet halo"),
+      text(0, 14, cut(this.isShares ? `probability of ${value.name}` : value.name, Math.floor(width / LETTER)), "quiet"),
+      ...this.legend.flatMap(({ name, x, row }, place) => {
+        const y = TOP + (row + 0.5) * ENTRY;
+        return [shape("path", { d: `M${x} ${y}h${SAMPLE}`, class: `curve share share-${place}` }), text(x + SAMPLE + 6, y + 4, name, "ink small")];
+      }),
     ];
   }
 
@@ -150,8 +170,8 @@ export class Picture {
 
   // `at` is where the query is, `answer` what is known of it, `width` how far it hears.
   query(at, answer, width) {
-    const { across, up, height, left } = this, base = height - BOTTOM, x = across(at);
-    const parts = [shape("path", { d: `M${x.toFixed(1)} ${TOP}V${base}`, class: "mark query-line" })];
+    const { across, up, height, left, top } = this, base = height - BOTTOM, x = across(at);
+    const parts = [shape("path", { d: `M${x.toFixed(1)} ${top}V${base}`, class: "mark query-line" })];
     if (width !== null && this.along.role === "line") {
       const [x0, x1] = [at - width, at + width].map(each => Math.min(Math.max(across(each), left), this.width - RIGHT));
       parts.push(shape("path", { d: `M${x0.toFixed(1)} ${base}H${x1.toFixed(1)}`, class: "mark reach" }, shape("title", {}, "one bandwidth to each side of the query")));
@@ -161,22 +181,31 @@ export class Picture {
     this.moving.replaceChildren(...parts.flat().filter(each => each !== null));
   }
 
-  // The rows behind the answer: their area is their weight.
+  // Nothing of a query that lies on no place of the picture.
+  clear() {
+    this.moving.replaceChildren();
+  }
+
+  // The rows behind the answer: their area is their weight, and all of them together about the same however many they are.
   heavy(answer) {
     const { points, up } = this;
-    const largest = largestOf(answer.weights);
+    if (this.isShares || answer.report.lines.length === 0) return []; // no place up, or none that stands out
+    const largest = largestOf(answer.weights), most = Math.min(Math.max(24 / Math.sqrt(answer.effective), 3), 7.5);
     return answer.rows.flatMap((row, place) => {
-      const height = answer.heights[place], [x, y] = [answer.across[place], height];
-      if (x === null || y === null || x < this.from || x > this.to || y < this.low || y > this.high) return [];
-      const weight = answer.weights[place], at = this.placeOf?.get(row);
-      const r = Math.max(7.5 * Math.sqrt(Math.max(weight, 0) / largest), 1.4);
-      return [shape("circle", { cx: points.points && at !== undefined ? this.jittered(x, at) : this.across(x), cy: up(y), r, class: "heavy", fill: `var(--w${Math.max(levelOf(weight, largest), 4)})` }, shape("title", {}, percent(weight)))];
+      const height = answer.heights[place], [x, y] = [answer.across[place], height], weight = answer.weights[place];
+      if (x === null || y === null || x < this.from || x > this.to || y < this.low || y > this.high || weight < 0.01 * largest) return [];
+      const at = this.placeOf?.get(row), r = Math.max(most * Math.sqrt(weight / largest), 2);
+      return [shape("circle", { cx: points.points && at !== undefined ? this.jittered(x, at) : this.across(x), cy: up(y), r, class: "heavy", fill: `var(--w${Math.max(levelOf(weight, largest), 6)})` }, shape("title", {}, percent(weight)))];
     });
   }
 
   output(answer) {
-    const { across, up } = this, x = across(answer.at), { number, spread } = answer.output;
-    if (number === null || this.isShares) return [];
+    const { across, up, points } = this, x = across(answer.at), { number, spread, shares } = answer.output;
+    if (this.isShares) {
+      const lanes = points.lanes.slice(0, LINES);
+      return (shares ?? []).filter(([name]) => lanes.includes(name)).map(([, share]) => shape("circle", { cx: x, cy: up(share), r: 5.5, class: "output" }));
+    }
+    if (number === null) return [];
     return [
       spread ? shape("path", { d: `M${x.toFixed(1)} ${up(Math.min(number + spread, this.high)).toFixed(1)}V${up(Math.max(number - spread, this.low)).toFixed(1)}`, class: "spread" }) : null,
       shape("circle", { cx: x, cy: up(number), r: 7, class: "output" }),

@@ -9,10 +9,11 @@ export function read(state) {
   return {
     table: state.table ?? null, keys: places(state.keys) ?? null, value: places(state.value)?.[0] ?? null,
     query: numbers(state.q), widths: numbers(state.w), along: places(state.along)?.[0] ?? null,
+    label: "label" in state ? places(state.label)?.[0] ?? null : undefined, // null: rows are called by their numbers
   };
 }
 
-export const write = ({ table, keys, value, query, widths, along, alongUsual }) => ({
+export const write = ({ table, keys, value, query, widths, along, alongUsual, label, labelUsual }) => ({
   table, keys: keys.join("~"), value, q: joined(query), w: widths.some(each => each !== null) ? joined(widths) : null,
-  along: along === alongUsual ? null : along,
+  along: along === alongUsual ? null : along, label: label === labelUsual ? null : label ?? "none",
 });

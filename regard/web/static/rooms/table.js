@@ -14,7 +14,7 @@ import { source } from "./table-source.js";
 import { read, write } from "./table-state.js";
 
 const MANY = 60000; // rows from which on a curve is asked for in pieces
-const AT_ONCE = 3e6; // queries × rows of a piece
+const AT_ONCE = 1e6; // queries × rows of a piece
 const FINE = 161, COARSE = 65, FIRST = 9; // places of a curve: of few rows, of many, and before it is drawn
 const REST = 250; // milliseconds without a move
 const MOST_KEYS = 6;
@@ -87,7 +87,8 @@ class Room {
     const isGiven = given?.keys?.length > 0 && given.keys.length <= MOST_KEYS && given.keys.every(usable) && usable(given.value) && new Set([...given.keys, given.value]).size === given.keys.length + 1;
     this.notice.hidden = true;
     this.shown.hidden = this.controls.hidden = false;
-    this.label = label;
+    this.labelUsual = label;
+    this.label = given?.label === undefined ? label : usable(given.label) ? given.label : null;
     this.isLarge = opened.rows >= MANY;
     if (isGiven) this.choose(given.keys, given.value, given);
     else this.choose([key], value);
@@ -140,7 +141,7 @@ class Room {
   // Until the best widths of a large table are known: by Scott's rule, a fifth of the line as its deviation.
   guess(key) {
     const column = this.columns[key];
-    return column.role === "line" ? (Math.max(column.high - column.low, 1e-12) / 5) * Math.max(this.opened.rows, 1) ** -0.2 : 0.1;
+    return column.role === "line" ? (Math.max(column.high - column.low, 1e-12) / 5) * Math.max(this.opened.rows, 1) ** -0.2 : this.hasBest ? 0.1 : 0;
   }
 
   rangeOf(place) {
@@ -152,13 +153,23 @@ class Room {
 
   // The width that is heard by; null where the table ignores a key, or has not chosen yet.
   widthOf = place => this.widths[place] ?? this.best[place] ?? (this.isLarge && this.best.length === 0 ? this.guessed[place] : null);
+  // Categories alone are compared by equality: nothing is chosen.
+  get hasBest() { return this.keys.some(key => this.columns[key].role === "line"); }
   isBest = place => this.best.length > 0 && (this.widths[place] === null || this.widths[place] === this.best[place]);
   errorsOf = place => this.errors[place];
 
   // As the server is asked: a large table is not made to choose while somebody waits for an answer.
   widthsAsked() {
     if (!this.isLarge) return this.widths.some(each => each !== null) ? this.widths : [];
-    return this.keys.map((_, place) => this.widthOf(place) ?? (this.columns[this.keys[place]].role === "line" ? 1e3 * this.rangeOf(place)[1] : 1));
+    return this.widthsNow();
+  }
+
+  // In numbers, also of what is ignored; null where nothing that differs weighs anything.
+  widthsNow() {
+    return this.keys.map((key, place) => {
+      const width = this.widthOf(place) ?? (this.columns[key].role === "line" ? 1e3 * this.rangeOf(place)[1] : 1);
+      return width === 0 ? null : width;
+    });
   }
 
   question = () => ({ table: this.table, keys: this.keys, value: this.value, widths: this.widthsAsked(), query: this.query, along: this.along, label: this.label });
@@ -173,8 +184,11 @@ class Room {
     const left = this.choices(-1, [...this.keys, this.value]);
     const add = left.length && this.keys.length < MOST_KEYS ? button("Ask by one more key", () => this.choose([...this.keys, this.favourite(left)], this.value, { query: this.query, along: this.along })) : null;
     const across = this.keys.length > 1 ? select({ label: "Across the picture", name: "along", value: this.along, options: this.keys.map((key, place) => [place, this.columns[key].name]), onchange: each => this.setAlong(Number(each)) }) : null;
-    this.bestButton = button("Best widths", () => this.takeBest(), { title: "Those by which hidden rows are predicted best" });
-    this.controls.replaceChildren(panel(null, value.root), ...this.panels.map(({ root }) => root), panel(null, across?.root, element("div", { class: "buttons" }, this.bestButton, add)));
+    this.bestButton = this.hasBest ? button("Best widths", () => this.takeBest(), { title: "Those by which hidden rows are predicted best" })
+      : button("Usual widths", () => this.takeBest(), { title: "Rows that differ weigh nothing" });
+    const names = [["", "by their numbers"], ...this.choices(this.label, [...this.keys, this.value])];
+    const label = names.length > 1 ? select({ label: "Rows are called", name: "label", value: this.label ?? "", options: names, onchange: each => this.setLabel(each === "" ? null : Number(each)) }) : null;
+    this.controls.replaceChildren(panel(null, value.root), ...this.panels.map(({ root }) => root), panel(null, across?.root, label?.root, element("div", { class: "buttons" }, this.bestButton, add)));
   }
 
   // A key that says little by itself is not the next: numbers, dates and small categories first.
@@ -202,6 +216,11 @@ class Room {
     this.askPoints();
     this.askAnswer();
     this.askCurve();
+  }
+
+  setLabel(place) {
+    this.label = place;
+    this.askAnswer();
   }
 
   takeBest() {
@@ -321,7 +340,7 @@ class Room {
 
   askBest = async () => {
     const { table, keys, value } = this;
-    const best = await this.guarded(() => ask("table", "best", { table, keys, value }));
+    const best = await this.guarded(() => ask("table", "best", { table, keys, value, aside: this.isLarge }));
     if (!best) return;
     this.best = best.widths;
     for (const each of this.panels) each.showWidth();
@@ -332,7 +351,7 @@ class Room {
 
   async askErrors(places) {
     const mine = (this.errorTurn = (this.errorTurn ?? 0) + 1), { turn } = this;
-    const held = this.keys.map((_, place) => this.widthOf(place) ?? (this.columns[this.keys[place]].role === "line" ? 1e3 * this.rangeOf(place)[1] : 1));
+    const held = this.widthsNow();
     this.isReadingErrors = true;
     for (const place of places) {
       const tried = widthsOf(this.rangeOf(place)), order = coarseFirst(tried.length), known = new Map();
@@ -370,7 +389,12 @@ class Room {
     const column = this.columns[this.keys[along]], at = this.query[along], place = this.placeOf(at), width = column.role === "line" ? this.widthOf(along) : null;
     const isOfThis = answer?.found && answer.place === along;
     const behind = isOfThis ? { ...answer, at: this.placeOf(answer.query[along] === null ? at : answer.at[along] ?? answer.query[along]), across: answer.across.map(each => (each === null ? null : this.placeOf(each))) } : null;
-    if (place >= 0 || column.role === "line") picture.query(Math.min(Math.max(place, picture.from), picture.to), behind, width);
+    this.handle.hidden = place < 0 && column.role !== "line";
+    if (this.handle.hidden) {
+      picture.clear();
+      return;
+    }
+    picture.query(Math.min(Math.max(place, picture.from), picture.to), behind, width);
     const x = picture.across(Math.min(Math.max(place, picture.from), picture.to));
     this.handle.style.transform = `translateX(${x.toFixed(1)}px)`;
     this.handle.setAttribute("aria-label", `Query: ${column.name}`);
@@ -397,10 +421,12 @@ class Room {
   showCaption() {
     const { points, keys, along } = this, column = this.columns[keys[along]], { n, outside } = points;
     const others = keys.filter((_, place) => place !== along).map(key => this.columns[key].name);
-    const rows = points.cells ? `${n.toLocaleString("en")} rows, counted in cells: darker where more lie.` : points.points ? "Each dot is a row; larger and darker, the more it weighs." : "";
-    const lines = points.lanes ? `A line for each of: ${points.lanes.join(", ")}.` : `The line is the output for every ${column.name}${others.length ? `, with ${others.join(", ")} as the query has ${others.length > 1 ? "them" : "it"}` : ""}; the band, one standard deviation to each side.`;
+    const rows = points.cells ? `${n.toLocaleString("en")} rows, counted in cells, the stronger the more lie there.` : points.points ? "Each dot is a row, the larger and stronger the more it weighs." : "";
+    const kinds = this.columns[this.value].n;
+    const lines = points.lanes ? `${column.role === "line" ? "The lines are" : "The marks are"} what part of the weight each ${this.columns[this.value].name} has${kinds > points.lanes.length ? `, of the ${points.lanes.length} most frequent of ${kinds.toLocaleString("en")}` : ""}.` : `${column.role === "line" ? "The line is" : "The marks are"} the output for every ${column.name}${others.length ? `, with ${others.join(", ")} as the query has ${others.length > 1 ? "them" : "it"}` : ""}; the band, one standard deviation to each side.`;
     const left = outside ? ` ${outside.toLocaleString("en")} ${outside === 1 ? "row lies" : "rows lie"} outside of the picture.` : "";
-    this.caption.replaceChildren(`${rows} ${lines}${left}`.trim());
+    const most = column.role !== "line" && column.n > points.columns.length ? ` Of ${column.n.toLocaleString("en")} kinds of ${column.name} it shows the ${points.columns.length} most frequent.` : "";
+    this.caption.replaceChildren(`${rows} ${lines}${left}${most}`.trim());
   }
 
   settle() {
