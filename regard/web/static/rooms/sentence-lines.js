@@ -4,15 +4,18 @@ import { largestOf, levelOf, percent, placeOf, threeDigits } from "../numbers.js
 import { cut } from "../weights.js";
 
 const LETTER = 7.2, STEP = 27, THICKEST = 9, FAINTEST = 0.012;
+const CALM = 4; // lines of full thickness from one word; where there are more, all are fainter
 
 export function lines({ rows, columns, weights, chosen, width, label, onchoose, onpoint }) {
   const largest = largestOf(weights.flat());
-  const wide = names => Math.min(Math.max(...names.map(each => [...each].length), 2), 14) * LETTER + 18;
+  const wide = names => Math.min(Math.max(...names.map(each => [...each].length), 5), 14) * LETTER + 18; // as “queries” at least
   const left = wide(rows), right = wide(columns) + 46, from = left + 4, to = width - right - 4;
   const height = Math.max(rows.length, columns.length) * STEP + 24;
   const place = (count, at) => 24 + (height - 24 - count * STEP) / 2 + (at + 0.5) * STEP;
   const middle = (from + to) / 2;
   const threads = [], strong = [];
+  const crowd = weights.flat().reduce((sum, weight) => sum + Math.max(weight / largest, 0) || 0, 0) / Math.max(rows.length, 1);
+  const calm = Math.min(CALM / crowd, 1);
   weights.forEach((line, row) => line.forEach((weight, column) => {
     const share = weight / largest;
     if (!(share > FAINTEST)) return;
@@ -20,7 +23,7 @@ export function lines({ rows, columns, weights, chosen, width, label, onchoose, 
     const isChosen = row === chosen;
     (isChosen ? strong : threads).push(shape("path", {
       d: `M${from} ${y0}C${middle} ${y0} ${middle} ${y1} ${to} ${y1}`, class: isChosen ? "thread is-chosen" : "thread",
-      "stroke-width": Math.max(share * THICKEST, 0.6), "stroke-opacity": isChosen ? 0.35 + 0.6 * placeOf(weight, largest) : 0.07 + 0.3 * placeOf(weight, largest),
+      "stroke-width": Math.max(share * THICKEST, 0.6), "stroke-opacity": isChosen ? 0.35 + 0.6 * placeOf(weight, largest) : calm * (0.07 + 0.3 * placeOf(weight, largest)),
       "stroke-linecap": "round", "data-row": row, "data-column": column,
     }, shape("title", {}, `${rows[row]} → ${columns[column]}: ${threeDigits(weight)}`)));
   }));
