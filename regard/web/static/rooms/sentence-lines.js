@@ -2,13 +2,14 @@
 import { drawing, shape, text } from "../elements.js";
 import { largestOf, levelOf, percent, placeOf, threeDigits } from "../numbers.js";
 import { cut } from "../weights.js";
+import { widthOf } from "./sentence-texts.js";
 
-const LETTER = 7.2, STEP = 27, THICKEST = 9, FAINTEST = 0.012;
+const LETTERS = 14, LEAST = 38, STEP = 27, THICKEST = 9, FAINTEST = 0.012;
 const CALM = 4; // lines of full thickness from one word; where there are more, all are fainter
 
 export function lines({ rows, columns, weights, chosen, width, label, onchoose, onpoint }) {
   const largest = largestOf(weights.flat());
-  const wide = names => Math.min(Math.max(...names.map(each => [...each].length), 5), 14) * LETTER + 18; // as “queries” at least
+  const wide = names => Math.max(LEAST, ...names.map(each => widthOf(cut(each, LETTERS)))) + 18;
   const left = wide(rows), right = wide(columns) + 46, from = left + 4, to = width - right - 4;
   const height = Math.max(rows.length, columns.length) * STEP + 24;
   const place = (count, at) => 24 + (height - 24 - count * STEP) / 2 + (at + 0.5) * STEP;
@@ -32,13 +33,13 @@ export function lines({ rows, columns, weights, chosen, width, label, onchoose, 
     const y = place(rows.length, row);
     words.push(shape("g", { class: row === chosen ? "word is-chosen" : "word", "data-row": row, onclick: () => onchoose(row) },
       shape("rect", { x: 0.5, y: y - STEP / 2 + 2, width: left - 1, height: STEP - 4, rx: 5, class: row === chosen ? "plate is-chosen" : "plate", "data-row": row }),
-      text(left - 9, y + 4.5, cut(name, 14), row === chosen ? "ink strong" : "ink", "end", { "pointer-events": "none" })));
+      text(left - 9, y + 4.5, cut(name, LETTERS), row === chosen ? "ink strong" : "ink", "end", { "pointer-events": "none" })));
   });
   columns.forEach((name, column) => {
     const y = place(columns.length, column), weight = weights[chosen]?.[column] ?? 0, level = levelOf(weight, largest);
     words.push(
       shape("rect", { x: to + 4, y: y - STEP / 2 + 2, width: right - 46, height: STEP - 4, rx: 5, fill: `var(--w${level})` }),
-      text(to + 13, y + 4.5, cut(name, 14), weight === largestOf(weights[chosen] ?? []) ? "strong" : "", "start", { fill: `var(--i${level})` }),
+      text(to + 13, y + 4.5, cut(name, LETTERS), weight === largestOf(weights[chosen] ?? []) ? "strong" : "", "start", { fill: `var(--i${level})` }),
       text(width, y + 4.5, percent(weight), "quiet small number", "end"));
   });
   const drawn = drawing(width, height + 2, label,
