@@ -232,6 +232,7 @@ def test_a_long_text_is_zoomed_and_moved_by_buttons_keys_wheel_and_dragging(
         monkeypatch.chdir(checkpoints)
         torch.testing.assert_close(computed(tab), dense[top:bottom, left:right], atol=1e-6, rtol=1e-4)
 
+        tab.mouse.move(*at(0.25, 0.75))
         with asking(tab) as asked:
             tab.mouse.down()
             tab.mouse.move(*at(0.5, 0.5), steps=4)
