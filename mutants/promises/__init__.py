@@ -10,6 +10,7 @@ from mutants.promises.kernels import KERNELS
 from mutants.promises.masks import MASKS
 from mutants.promises.rules import RULES
 from mutants.promises.scores import SCORES
+from mutants.promises.sentence import SENTENCE
 from mutants.promises.views import VIEWS
 
-PROMISES = (*SCORES, *RULES, *MASKS, *ENGINES, *KERNELS, *DOOR, *VIEWS, *HOUSE, *INTEGRATIONS)
+PROMISES = (*SCORES, *RULES, *MASKS, *ENGINES, *KERNELS, *DOOR, *VIEWS, *HOUSE, *INTEGRATIONS, *SENTENCE)

@@ -284,8 +284,8 @@ def test_of_a_long_text_hidden_keys_leave_rows_that_sum_to_one(long: Any, long_d
     expected = "nothing is hidden and nothing is scaled"
     if not specials:
         expected = (
-            f"[CLS] and [SEP] are set aside as keys: they take {share:.0%} of the weight of queries across the text, "
-            f"and the rest is scaled up to 1"
+            f"[CLS] and [SEP] are set aside as keys: they take {100 * share:.3g}% of the weight of queries across the "
+            f"text, and the rest is scaled up to 1"
         )
     assert whole["notes"] == [expected]
 
