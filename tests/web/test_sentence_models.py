@@ -210,6 +210,13 @@ def test_a_long_text_is_zoomed_and_moved_by_buttons_keys_wheel_and_dragging(
 
         # What is under the pointer stays there; what is told of it is what is now to be seen.
         tab.mouse.move(*at(0.25, 0.75))
+        assert tab.inner_text(".pointed").count("…") == 2  # from the first to the last of a cell
+        for key in "++":
+            with asking(tab) as asked:
+                tab.keyboard.press(key)
+        assert tab.inner_text(".pointed").count("…") == 0
+        with asking(tab) as asked:
+            tab.keyboard.press("0")
         for _ in range(8):
             with asking(tab) as asked:
                 tab.mouse.wheel(0, -120)
@@ -278,6 +285,10 @@ def test_a_long_text_fits_the_screen_and_its_legend_can_be_read(browser: Any, de
     with open_at(browser, decoder, LONG, viewport={"width": width, "height": 900}) as tab:
         tab.wait_for_selector("canvas.zoom")
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        tab.focus("canvas.zoom")
+        for _ in range(2):
+            with asking(tab):
+                tab.keyboard.press("+")
         entries = [each.bounding_box() for each in tab.locator(".legend text").all()]
         assert len(entries) == 5
         for one, other in pairwise(entries):
