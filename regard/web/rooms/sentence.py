@@ -17,6 +17,7 @@ from regard.errors import OptionError
 from regard.printable import short_name
 from regard.text.look import Look
 from regard.text.seen import NothingShown, Seen, hidden_words, most_telling
+from regard.view.drawing import three_digits
 from regard.view.levels import Pooled, pool
 from regard.web.asked import Asked
 from regard.web.rooms.sentence_reading import Chosen, Reading, Readings
@@ -305,8 +306,8 @@ def _note_of_long(added: list[str], share: float, specials: bool) -> str:
         return "nothing is hidden and nothing is scaled"
     are, they = ("are", "they take") if len(added) > 1 else ("is", "it takes")
     return (
-        f"{listed([short_name(each) for each in added])} {are} set aside as keys: {they} {share:.0%} of the weight of "
-        f"queries across the text, and the rest is scaled up to 1"
+        f"{listed([short_name(each) for each in added])} {are} set aside as keys: {they} {three_digits(share)} of the "
+        f"weight of queries across the text, and the rest is scaled up to 1"
     )
 
 

@@ -82,7 +82,9 @@ export function matrix({ rows, columns, weights, label, largest, cell, width = 6
   const size = cell ?? Math.max(Math.min((width - left) / Math.max(columns.length, 1), 44), 4);
   const isSlanted = columns.some(each => [...each].length * LETTER > size - 2);
   const top = columns.length ? (isSlanted ? widest(columns, 14) * LETTER * 0.72 + 18 : 20) : 0;
-  const total = left + size * columns.length + (isSlanted ? 40 : 1.5);
+  // A slanted name stands over what is at its right; the last ones, over what is beyond the cells.
+  const beyond = columns.map((name, column) => [...cut(name, 14)].length * LETTER * 0.72 + 6 - (columns.length - column - 0.5) * size);
+  const total = left + size * columns.length + (isSlanted ? Math.max(40, ...beyond) : 1.5);
   const parts = [];
   columns.forEach((name, column) => {
     const x = left + (column + 0.5) * size;

@@ -10,6 +10,7 @@ import { texts } from "./sentence-texts.js";
 
 export const DRAWN = 40; // words on a side up to which each is drawn
 const KEYS = "Arrow up and down choose a word, left and right a head.";
+const LEGEND = 250; // units: five entries of three digits each
 const NUMBERED = 21; // units on a side of a cell from which it has its number
 
 // `fetch(part, signal)` answers with a part of the map of what is shown.
@@ -62,7 +63,7 @@ export function largePicture({ fetch, onchoose, onkey, onshown }) {
       : known.is_square ? lines({ ...given, width: Math.min(width, 560) }) : texts({ ...given, width: Math.min(width, 640) });
     frame(drawn);
     name(whole.source);
-    legend.replaceChildren(...(isMatrix ? [fit(legendOf(largestOf(weights.flat())))] : []));
+    legend.replaceChildren(...(isMatrix ? [fit(legendOf(largestOf(weights.flat()), { width: LEGEND }))] : []));
     const axes = isMatrix ? `Rows are queries, columns are keys${cell >= NUMBERED ? "; cells are percents" : ""}.`
       : known.is_square ? "Thickness is weight." : "What is read stands above, what is written below. Thickness is weight.";
     const inside = weights[word - from].reduce((sum, each) => sum + each, 0);
@@ -124,7 +125,7 @@ export function largePicture({ fetch, onchoose, onkey, onshown }) {
     const [[r0, r1], [height, width]] = [found.rows, found.size], down = (r1 - r0) / height, across = (found.columns[1] - found.columns[0]) / width;
     const cells = Math.max(down, across) > 1.01 ? `A cell is about ${plain(down, 2)} × ${plain(across, 2)} ${unit()}: what one of its queries gives to its keys together, on average.` : "Each cell is one weight.";
     caption.textContent = `Rows are queries, columns are keys. ${cells} ${sentence(found.notes)}`;
-    legend.replaceChildren(fit(legendOf(found.largest || 1)));
+    legend.replaceChildren(fit(legendOf(found.largest || 1, { width: LEGEND })));
     onshown();
   }
 

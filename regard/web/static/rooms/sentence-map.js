@@ -7,10 +7,10 @@ import { button } from "../controls.js";
 import { cut } from "../weights.js";
 import { numbers, paint } from "./sentence-overview.js";
 
-const LEFT = 92, TOP = 74, RIGHT = 26, ROW = 13, COLUMN = 15; // around the map, and between two names
+const LEFT = 92, TOP = 74, RIGHT = 26, BOTTOM = 6, ROW = 13, COLUMN = 15; // around the map, and between two names
 const NEAREST = 12; // words on a side
 const REST = 50; // milliseconds without a movement until more detail is asked for
-const LETTERS = 13;
+const LETTERS = 13, LETTER = 6.4; // of a name at most, and how wide one is about
 
 // `fetch(rows, columns, size, signal)` answers with a part of the map.
 export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
@@ -24,7 +24,7 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
     button("All", () => { whole(); moved(); }, { "aria-label": "Show all", title: "Show all (0)" }));
   const root = element("div", { class: "zoomed" }, canvas, buttons);
   const asking = latest();
-  let rows = [], columns = [], seen = null, parts = [], chosen = null, waiting = null, width = 560, ended = false;
+  let rows = [], columns = [], seen = null, parts = [], chosen = null, waiting = null, width = 560, ended = false, pointer = null;
 
   const inside = () => width - LEFT - RIGHT;
   const whole = () => { seen = { top: 0, left: 0, height: rows.length, width: columns.length }; };
@@ -45,6 +45,7 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
   function moved() {
     bound();
     draw();
+    tellPointed();
     clearTimeout(waiting);
     waiting = setTimeout(more, REST);
   }
@@ -64,6 +65,7 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
       draw();
       root.classList.remove("busy");
       onpart(part);
+      tellPointed();
     } catch (error) {
       fail(error);
     }
@@ -77,7 +79,7 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
     if (!seen || ended) return;
     const ratio = devicePixelRatio || 1, style = getComputedStyle(canvas);
     canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round((inside() + TOP) * ratio);
+    canvas.height = Math.round((inside() + TOP + BOTTOM) * ratio);
     const context = canvas.getContext("2d");
     context.scale(ratio, ratio);
     context.imageSmoothingEnabled = false;
@@ -89,7 +91,7 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
       const [[r0, r1], [c0, c1]] = [each.rows, each.columns];
       context.drawImage(each.canvas, x(c0), y(r0), x(c1) - x(c0), y(r1) - y(r0));
     }
-    const ink = style.getPropertyValue("--ink"), mark = style.getPropertyValue("--mark"), quiet = style.getPropertyValue("--quiet");
+    const ink = style.getPropertyValue("--ink"), mark = style.getPropertyValue("--mark");
     if (chosen !== null) {
       context.strokeStyle = mark;
       context.lineWidth = 1.5;
@@ -107,14 +109,13 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
     }
     context.fillStyle = ink;
     context.textAlign = "left";
-    for (const { name, at } of labels(columns, seen.left, seen.width, COLUMN)) {
+    for (const { name, at } of slanted()) {
       context.save();
       context.translate(LEFT + at + 3, TOP - 6);
       context.rotate(-Math.PI / 3);
       context.fillText(name, 0, 0);
       context.restore();
     }
-    context.fillStyle = quiet;
   }
 
   // As many names as there is room for, each at the middle of its cell.
@@ -127,6 +128,10 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
     }
     return found;
   }
+
+  // Of names that lean to the right the last have less room.
+  const slanted = () => labels(columns, seen.left, seen.width, COLUMN).map(each =>
+    ({ ...each, name: cut(each.name, Math.max(Math.floor((2 * (inside() + RIGHT - each.at - 6)) / LETTER), 2)) }));
 
   // What is under a pointer: a row and a column, and the cell of what was last asked for.
   function under(event) {
@@ -146,6 +151,12 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
     return { rows: span(r0, cellDown, down, rows.length), columns: span(c0, cellAcross, across, columns.length), weight: part.weights[down * wide + across] };
   }
 
+  // The map moves under a pointer that rests, and finer cells take the place of coarser ones.
+  function tellPointed() {
+    const at = pointer && under(pointer);
+    onpoint(at?.isInside ? cellAt(at) : null);
+  }
+
   const pointers = new Map();
   let drag = null;
   const spread = () => {
@@ -160,7 +171,8 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
   canvas.addEventListener("pointermove", event => {
     const at = under(event);
     if (!pointers.has(event.pointerId)) {
-      onpoint(at.isInside ? cellAt(at) : null);
+      pointer = event;
+      tellPointed();
       return;
     }
     pointers.set(event.pointerId, event);
@@ -186,7 +198,7 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
   };
   canvas.addEventListener("pointerup", released);
   canvas.addEventListener("pointercancel", released);
-  canvas.addEventListener("pointerleave", () => onpoint(null));
+  canvas.addEventListener("pointerleave", () => { pointer = null; onpoint(null); });
   canvas.addEventListener("wheel", event => {
     event.preventDefault();
     const at = under(event);
@@ -243,10 +255,10 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
     // What is visible as a drawing: the map as an image, the names as text.
     picture(label) {
       const part = parts.at(-1), size = inside();
-      const drawn = shape("svg", { viewBox: `0 0 ${Math.round(width)} ${Math.round(size + TOP)}`, role: "img", "aria-label": label },
+      const drawn = shape("svg", { viewBox: `0 0 ${Math.round(width)} ${Math.round(size + TOP + BOTTOM)}`, role: "img", "aria-label": label },
         shape("image", { x: LEFT, y: TOP, width: size, height: size, preserveAspectRatio: "none", href: visible(part, size) }),
         ...labels(rows, seen.top, seen.height, ROW).map(({ name, at }) => words(LEFT - 6, TOP + at + 4, name, "ink small", "end")),
-        ...labels(columns, seen.left, seen.width, COLUMN).map(({ name, at }) => words(LEFT + at + 3, TOP - 6, name, "ink small", "start", { transform: `rotate(-60 ${LEFT + at + 3} ${TOP - 6})` })));
+        ...slanted().map(({ name, at }) => words(LEFT + at + 3, TOP - 6, name, "ink small", "start", { transform: `rotate(-60 ${LEFT + at + 3} ${TOP - 6})` })));
       return drawn;
     },
     end() {

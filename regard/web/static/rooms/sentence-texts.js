@@ -7,7 +7,8 @@ const HIGH = 34, BELOW = 25, APART = 7, PAD = 8, SKY = 120, HEAD = 20; // of a w
 const THICKEST = 9, FAINTEST = 0.012, LETTERS = 18;
 
 let measure = null;
-function widthOf(words) {
+// How wide words are that are strong.
+export function widthOf(words) {
   if (measure === null) {
     measure = document.createElement("canvas").getContext("2d");
     measure.font = `650 12px ${getComputedStyle(document.body).fontFamily}`;

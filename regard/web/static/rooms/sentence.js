@@ -24,7 +24,8 @@ export function mount(root, { about, state, keep }) {
   const reading = latest(), listing = latest(), looking = latest();
 
   // What is typed, and what is shown of it -----------------------------------------------------------------------
-  const lead = element("p", { class: "lead" }, `${about.model ?? "MiniLM"} reads a sentence. Every head of every layer spreads each word’s attention over all words.`);
+  const introduced = `${about.model ?? "MiniLM"} reads a sentence. Every head of every layer spreads each word’s attention over all words.`;
+  const lead = element("p", { class: "lead" }, introduced);
   const typed = typing({ kept, onpause: read });
   const waiting = element("p", { class: "reading quiet-line", role: "status" });
   const trouble = element("p", { class: "trouble", role: "status" });
@@ -76,7 +77,7 @@ export function mount(root, { about, state, keep }) {
       said("Write a sentence: its words appear here.");
       return;
     }
-    shown.classList.add("busy");
+    for (const each of [shown, ofHeads]) each.classList.add("busy");
     const mine = (turn += 1), since = performance.now(), slow = setTimeout(() => { waiting.textContent = "Reading …"; }, SLOW);
     try {
       const found = await reading(async signal => {
@@ -88,7 +89,6 @@ export function mount(root, { about, state, keep }) {
       typed.took(performance.now() - since);
       known = { ...found, keys: found.keys ?? found.queries };
       settle();
-      said("");
       if (await draw(true)) await small();
     } catch (error) {
       said(error.message);
@@ -109,7 +109,7 @@ export function mount(root, { about, state, keep }) {
 
   function said(words) {
     trouble.textContent = words;
-    shown.classList.toggle("busy", Boolean(words));
+    if (words) lead.textContent = introduced;
     shown.hidden = ofHeads.hidden = Boolean(words) || !known;
   }
 
@@ -142,6 +142,7 @@ export function mount(root, { about, state, keep }) {
   // The large picture: of another head, or of another text. Whether it is the latest.
   async function draw(isOther = false) {
     if (!known) return false;
+    said("");
     try {
       if (!(await large.draw(known, settings, isOther))) return false;
       shown.classList.remove("busy");
@@ -180,6 +181,7 @@ export function mount(root, { about, state, keep }) {
       fail(error);
       return;
     }
+    ofHeads.classList.remove("busy");
     const { distances, entropies } = heads.stats;
     order.input.querySelector("[value=entropy]").disabled = !entropies;
     order.input.querySelector("[value=distance]").disabled = !distances;
@@ -193,7 +195,8 @@ export function mount(root, { about, state, keep }) {
       entropies?.[layer] ? `entropy ${plain(entropies[layer][head])} nats` : null, distances?.[layer] ? `${plain(distances[layer][head])} pieces away` : null,
     ].filter(each => each);
     headsNote.textContent = known.is_long ? "Of 24 queries, evenly spaced, the heaviest weights; the order by entropy or distance is for shorter texts."
-      : settings.show === "head" && facts.length ? `Layer ${layer}, head ${head}: ${facts.join(", ")} on average, over all pieces.` : "Layers go down, heads across. Click one, or move with the arrow keys.";
+      : settings.show === "head" && facts.length ? `Layer ${layer}, head ${head}: ${facts.join(", ")} on average, over all pieces.` 
+        : `${settings.order === "place" ? "Layers go down, heads across. " : ""}Click one, or move with the arrow keys.`;
   }
 
   // What the reader sets ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ ROOM = "regard/web/rooms/"
 PAGE = "regard/web/static/rooms/"
 NUMBERS, HANDS, SCREENS = (f"tests/web/test_formula_{name}.py" for name in ("numbers", "room", "screens"))
 
-WEB_FORMULA = (
+FORMULA_ROOM = (
     Mutant(
         "of a grid only what the rule refuses is a blank",
         f"{ROOM}formula.py",
