@@ -56,10 +56,16 @@ def test_what_is_said_of_a_column_is_said_where_it_is_chosen(read: Read) -> None
 
 
 def test_a_column_that_cannot_be_read_does_not_take_the_others_with_it(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    path = tmp_path / "a.parquet"
-    odd = pa.array([{"x": 1}, {"x": 2}])
-    parquet.write_table(pa.table({"a": [1, 2], "odd": odd, "b": [3.0, 4.0]}), path)
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a,b,c\n\xff,1,x\n\xfe,2,y\n")
     whole = read_whole(path, 1000)
-    assert {"a", "b"} <= {column.name for column in whole.columns}
+    assert [column.name for column in whole.columns] == ["b", "c"]
+    assert len(whole.unread) == 1
+    assert "column 'a'" in whole.unread[0]
+
+
+def test_a_table_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a,b\n\xff,\xff\n")
+    with pytest.raises(TableError, match="UTF-8"):
+        read_whole(path, 1000)

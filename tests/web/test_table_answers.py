@@ -75,7 +75,7 @@ CASES = {
     "a moment": Case(CLOCKS, (1,), 2, (19844.25,), datetime(2024, 5, 1, 6)),
     "a time of day": Case(CLOCKS, (0,), 2, (8.5,), time(8, 30)),
     "several keys": Case(MIXED, (0, 1, 2), 3, (7.5, 0, 19800.0), {"x": 7.5, "kind": "red", "day": date(2024, 3, 18)}),
-    "keys that are not known": Case(MIXED, (0, 1, 2), 3, (7.5, None, None), {"x": 7.5}, counts=(True, False, False)),
+    "keys that are not known": Case(MIXED, (0, 1, 2), 3, (7.5, 1, 19800.0), {"x": 7.5}, counts=(True, False, False)),
     "no quantity is known": Case(MIXED, (0, 1), 3, (None, 2), {"kind": "blue"}, counts=(False, True)),
     "missing cells": Case(HOLES, (0,), 1, (5.0,), 5),
     "one row": Case("a,b\n1,2\n", (0,), 1, (1.0,), 1),

@@ -39,11 +39,11 @@ function path(at, values, across, up) {
 }
 
 // The band between values − spreads and values + spreads, a polygon for each run without a gap.
-function band(at, values, spreads, across, up) {
+function band(at, values, spreads, across, up, [low, high]) {
   const runs = [[]];
   at.forEach((each, place) => {
     if (values[place] === null || spreads[place] === null) runs.push([]);
-    else runs.at(-1).push([across(each), up(values[place] + spreads[place]), up(values[place] - spreads[place])]);
+    else runs.at(-1).push([across(each), up(Math.min(values[place] + spreads[place], high)), up(Math.max(values[place] - spreads[place], low))]);
   });
   return runs.filter(run => run.length > 1).map(run => {
     const above = run.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`), below = run.map(([x, , y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).reverse();
@@ -51,13 +51,15 @@ function band(at, values, spreads, across, up) {
   }).join("");
 }
 
-function cellsDrawn({ shape: [columns, rows], counts }, from, to, low, high, across, up) {
+// `inset` is what part of a column stays empty on each side.
+function cellsDrawn({ shape: [columns, rows], counts }, { from, to, low, high }, across, up, inset) {
   const largest = largestOf(counts), paths = Array.from({ length: DENSE }, () => "");
   const w = (across(to) - across(from)) / columns, h = (up(low) - up(high)) / rows;
   counts.forEach((count, place) => {
     if (!count) return;
     const shade = Math.min(Math.floor(DENSE * (count / largest) ** 0.5), DENSE - 1), column = Math.floor(place / rows), row = place % rows;
-    paths[shade] += `M${(across(from) + column * w).toFixed(1)} ${(up(low) - (row + 1) * h).toFixed(1)}h${(w + 0.3).toFixed(1)}v${(h + 0.3).toFixed(1)}h${(-w - 0.3).toFixed(1)}z`;
+    const wide = w * (1 - 2 * inset) + 0.3;
+    paths[shade] += `M${(across(from) + (column + inset) * w).toFixed(1)} ${(up(low) - (row + 1) * h).toFixed(1)}h${wide.toFixed(1)}v${(h + 0.3).toFixed(1)}h${(-wide).toFixed(1)}z`;
   });
   return paths.map((d, shade) => (d ? shape("path", { d, class: `cells cells-${shade}` }) : null));
 }
@@ -100,13 +102,15 @@ export class Picture {
     const room = width - left - RIGHT;
     const below = along.role === "line" ? marks(along, this.from, this.to, Math.max(Math.floor(room / 80), 2))
       : points.columns.map((code, at) => ({ at, words: along.nameOf(code) }));
-    const letters = along.role === "line" ? 99 : Math.max(Math.floor(room / below.length / 7), 2);
+    // Of categories that stand close every second, third … has its name.
+    const each = room / below.length / LETTER, longest = Math.min(Math.max(...below.map(({ words }) => words.length), 1) + 1, 8);
+    const stride = along.role === "line" ? 1 : Math.max(Math.ceil(longest / each), 1), letters = along.role === "line" ? 99 : Math.max(Math.floor(each * stride), 2);
     return [
       ...this.upMarks.map(({ at, words }) => shape("g", {},
         shape("path", { d: `M${left} ${up(at).toFixed(1)}H${width - RIGHT}`, class: "faint" }), text(left - 8, up(at) + 4, words, "quiet small number", "end"))),
-      ...below.map(({ at, words }) => shape("g", {},
+      ...below.map(({ at, words }, place) => shape("g", {},
         shape("path", { d: `M${across(at).toFixed(1)} ${base}v4`, class: "line" }),
-        text(along.role === "line" ? Math.min(Math.max(across(at), left), width - RIGHT) : across(at), base + 18, cut(words, letters), "quiet small number", "middle"))),
+        text(along.role === "line" ? Math.min(Math.max(across(at), left), width - RIGHT) : across(at), base + 18, place % stride ? "" : cut(words, letters), "quiet small number", "middle"))),
       shape("path", { d: `M${left} ${base}H${width - RIGHT}`, class: "line" }),
       text((left + width - RIGHT) / 2, height - 6, cut(along.name, 48), "quiet", "middle"),
       text(0, 14, cut(this.isShares ? `probability of ${value.name}` : value.name, Math.floor(width / LETTER)), "quiet"),
@@ -119,7 +123,7 @@ export class Picture {
 
   rows() {
     const { points, across, up } = this;
-    if (points.cells) return cellsDrawn(points.cells, points.from, points.to, points.low, points.high, across, up);
+    if (points.cells) return cellsDrawn(points.cells, points, across, up, this.along.role === "line" ? 0 : 0.18);
     if (!points.points) return [];
     const [xs, ys] = points.points;
     this.placeOf = new Map(points.points[2].map((row, place) => [row, place]));
@@ -141,7 +145,7 @@ export class Picture {
       return curve.shares.slice(0, LINES).map((shares, place) => shape("path", { d: path(curve.at, shares, across, up), class: `curve share share-${place}` }));
     }
     return [
-      shape("path", { d: band(curve.at, curve.values, curve.spreads, across, up), class: "band" }),
+      shape("path", { d: band(curve.at, curve.values, curve.spreads, across, up, [this.low, this.high]), class: "band" }),
       shape("path", { d: path(curve.at, curve.values, across, up), class: "curve" }),
     ];
   }
@@ -156,8 +160,9 @@ export class Picture {
       if (this.isShares) return curve.shares.slice(0, LINES).map((shares, line) => shares[place] === null ? null : shape("path", { d: `M${x0} ${up(shares[place])}H${x1}`, class: `curve share share-${line}` }));
       const [value, spread] = [curve.values[place], curve.spreads[place]];
       if (value === null) return [];
+      const top = each => up(Math.min(each + spread, this.high));
       return [
-        spread ? shape("rect", { x: x0, y: up(value + spread), width: x1 - x0, height: Math.max(up(value - spread) - up(value + spread), 0), class: "band" }) : null,
+        spread ? shape("rect", { x: x0, y: top(value), width: x1 - x0, height: Math.max(up(Math.max(value - spread, this.low)) - top(value), 0), class: "band" }) : null,
         shape("path", { d: `M${x0} ${up(value)}H${x1}`, class: "curve" }),
       ];
     });
