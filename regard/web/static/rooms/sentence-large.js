@@ -82,8 +82,7 @@ export function largePicture({ fetch, onchoose, onkey, onshown }) {
     if (!picture.contains(map.root)) picture.replaceChildren(map.root);
     whole = null;
     map.mark(word);
-    await map.show(known.queries, known.keys, isOther);
-    return true;
+    return map.show(known.queries, known.keys, isOther);
   }
 
   async function drawWindow() {

@@ -24,7 +24,7 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
     button("All", () => { whole(); moved(); }, { "aria-label": "Show all", title: "Show all (0)" }));
   const root = element("div", { class: "zoomed" }, canvas, buttons);
   const asking = latest();
-  let rows = [], columns = [], seen = null, parts = [], chosen = null, waiting = null, width = 560, ended = false, pointer = null;
+  let rows = [], columns = [], seen = null, parts = [], chosen = null, waiting = null, width = 560, ended = false, pointer = null, awaited = null;
 
   const inside = () => width - LEFT - RIGHT;
   const whole = () => { seen = { top: 0, left: 0, height: rows.length, width: columns.length }; };
@@ -66,9 +66,18 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
       root.classList.remove("busy");
       onpart(part);
       tellPointed();
+      arrived(each => each.resolve(true));
     } catch (error) {
-      fail(error);
+      if (awaited) arrived(each => each.reject(error));
+      else fail(error);
     }
+  }
+
+  // Who asked for another map waits for a part of it, which a movement meanwhile makes another part.
+  function arrived(tell) {
+    const each = awaited;
+    awaited = null;
+    if (each) tell(each);
   }
 
   const tint = part => paint(part.canvas, part.weights, part.size[0], part.size[1], part.largest);
@@ -229,7 +238,7 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
 
   return {
     root,
-    // Other words are shown from afar; another head of the same where the reader is.
+    // Other words are shown from afar; another head of the same where the reader is. Whether it was: false where a later one began.
     show(queries, keys, isOther) {
       [rows, columns] = [queries, keys];
       if (isOther || !seen) {
@@ -241,7 +250,11 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
       bound();
       draw();
       clearTimeout(waiting);
-      return more();
+      arrived(each => each.resolve(false));
+      return new Promise((resolve, reject) => {
+        awaited = { resolve, reject };
+        more();
+      });
     },
     mark(row) {
       chosen = row;
@@ -264,6 +277,7 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
     end() {
       ended = true;
       asking.end();
+      arrived(each => each.resolve(false));
       clearTimeout(waiting);
       sized.disconnect();
       offTheme();
