@@ -11,7 +11,7 @@ from regard.scores.form import ChannelForm
 from regard.weights import Entmax
 
 # Fewer batch entries never share a call, on one thread neither: see `batched_calls.groups_of`.
-FEWEST_ENTRIES = 8
+FEWEST_ENTRIES = 4
 
 
 def needed_kernels(problem: AttentionProblem, *, reads: bool = False) -> frozenset[str]:

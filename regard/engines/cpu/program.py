@@ -88,10 +88,29 @@ class Program:
         return math.prod(self.problem.grid.batch_shape)
 
     @cached_property
+    def indices(self) -> list[tuple[int, ...]]:
+        """Where each batch entry is, in order."""
+        return list(itertools.product(*(range(size) for size in self.problem.grid.batch_shape)))
+
+    @cached_property
     def entries(self) -> list[Entry]:
         """Every batch entry, in order."""
-        indices = itertools.product(*(range(size) for size in self.problem.grid.batch_shape))
-        return [self._entry(place, index) for place, index in enumerate(indices)]
+        return [self._entry(place, index) for place, index in enumerate(self.indices)]
+
+    @cached_property
+    def left_addresses(self) -> tuple[Any, int]:
+        """Where the left side of each entry is, and how far apart its rows are."""
+        return addresses(self.left, self.problem.grid.batch_shape)
+
+    @cached_property
+    def right_addresses(self) -> tuple[Any, int]:
+        """Where the right side of each entry is."""
+        return addresses(self.right, self.problem.grid.batch_shape)
+
+    @cached_property
+    def values_addresses(self) -> tuple[Any, int]:
+        """Where the values of each entry are."""
+        return addresses(self.values, self.problem.grid.batch_shape)
 
     def _entry(self, place: int, index: tuple[int, ...]) -> Entry:
         grid = self.problem.grid
@@ -123,12 +142,13 @@ class Program:
             numbers=numbers,
             table=table,
             pairs=pairs,
-            alpha=self._alpha(index),
+            alpha=self.alpha(index),
             channel=None if self.channel is None else self.channel.function,
             weight=None if self.channel is None else pick(self.channel.weight, index, 1).contiguous().numpy(),
         )
 
-    def _alpha(self, index: tuple[int, ...]) -> float:
+    def alpha(self, index: tuple[int, ...]) -> float:
+        """Entmax's, of a batch entry; 0 under other rules."""
         if not isinstance(self.inner, Entmax):
             return 0.0
         alpha = self.inner.alpha
@@ -172,6 +192,25 @@ def pick(tensor: Tensor, index: tuple[int, ...], trailing: int) -> Tensor:
     for size, place in zip(tensor.shape[:lead], index[len(index) - lead :], strict=True):
         tensor = tensor[0 if size == 1 else place]
     return tensor
+
+
+def addresses(tensor: Tensor, batch_shape: tuple[int, ...]) -> tuple[Any, int]:
+    """Where the matrix of each batch entry of a tensor is, whose batch axes broadcast, and how far apart rows are."""
+    strides = tensor.expand(*batch_shape, *tensor.shape[-2:]).stride()
+    offsets = np.zeros(1, np.int64)
+    for size, stride in zip(batch_shape, strides[: len(batch_shape)], strict=True):
+        offsets = np.add.outer(offsets, stride * np.arange(size)).reshape(-1)
+    return tensor.data_ptr() + tensor.element_size() * offsets, row_stride(tensor)
+
+
+def row_stride(tensor: Tensor) -> int:
+    """How far apart the rows of a matrix are, the same for every batch entry."""
+    n_rows, dim = tensor.shape[-2:]
+    # A single row may say anything of where the next one would be.
+    stride = tensor.stride(-2) if n_rows > 1 else max(dim, 1)
+    assert stride >= dim, "rows overlap"
+    assert dim <= 1 or tensor.stride(-1) == 1, "numbers of a row lie apart"
+    return stride
 
 
 def translate(problem: AttentionProblem) -> Program:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.engines.cpu.kernels.best_k import BLOCK, block_bits, block_peaks, lowest_bit
+from regard.engines.cpu.kernels.blocks import BLOCK, block_bits, block_peaks, lowest_bit
 from regard.engines.cpu.kernels.entmax_thresholds import entmax_row, solve_scores
 from regard.engines.cpu.runtime.jit import helper, kernel, larger
 

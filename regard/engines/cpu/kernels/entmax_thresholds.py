@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.engines.cpu.kernels.best_k import BLOCK, best_strip, block_peaks
+from regard.engines.cpu.kernels.best_k import best_strip
+from regard.engines.cpu.kernels.blocks import BLOCK, block_peaks
 from regard.engines.cpu.kernels.logarithm import exact_inline, logarithm
 from regard.engines.cpu.runtime.jit import exact_helper, exponential, helper, kernel, larger
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.engines.cpu.kernels.best_k import BLOCK, best_scratch, merge_best
+from regard.engines.cpu.kernels.best_k import best_scratch, merge_best
+from regard.engines.cpu.kernels.blocks import BLOCK
 from regard.engines.cpu.kernels.entmax_candidates import CALL_CANDIDATES, gather_tile, list_tile
+from regard.engines.cpu.kernels.heaviest_rows import heaviest_rows, heaviest_scratch
 from regard.engines.cpu.kernels.record_slices import dropout_of, entry_of, products_of, seen_of, steps_of, visible
 from regard.engines.cpu.kernels.records import RowSums
 from regard.engines.cpu.kernels.row_steps import ONE, ZERO, pool_row
@@ -51,19 +53,27 @@ def pool_span(  # type: ignore[no-untyped-def]
 def pool_entries(  # type: ignore[no-untyped-def]
     products, values, values_stride, tile, n_columns, steps, seen, rule, dropout, row_sums
 ):
-    """`pool_span` for several batch entries that see all keys and have no steps: one call in place of many."""
+    """`pool_span` for several batch entries that see all keys and have no steps: one call in place of many.
+
+    `best` and `best_keys` get the heaviest weights and their keys, under softmax, where a tile has room for all keys.
+    """
     least = ZERO
-    scratch = best_scratch(0)
     peaks, totals, pooled, best, best_keys = row_sums
+    finds = best.shape[2] > 0
+    no_best, no_keys, no_scratch = np.empty((0, 0), np.float32), np.empty((0, 0), np.int64), best_scratch(0)
+    scratch = heaviest_scratch(tile.shape[1] if finds else 0)
+    flat = tile.reshape(-1)
     for e in range(values.shape[0]):
         one = entry_of(products, e)
         for top in range(0, pooled.shape[1], tile.shape[0]):
             end = min(top + tile.shape[0], pooled.shape[1])
             lowest = _pool_rows(
                 products_of(one, top), values[e], values_stride, tile, 0, n_columns, steps_of(steps, top, end), seen,
-                rule, dropout, RowSums(peaks[e, top:end], totals[e, top:end], pooled[e, top:end], best, best_keys),
-                scratch,
+                rule, dropout, RowSums(peaks[e, top:end], totals[e, top:end], pooled[e, top:end], no_best, no_keys),
+                no_scratch,
             )  # fmt: skip
+            if finds:
+                heaviest_rows(flat, n_columns, totals[e, top:end], best[e, top:end], best_keys[e, top:end], scratch)
             least = min(least, lowest)
     return least
 

@@ -106,11 +106,10 @@ def _differentiate_groups(
     if not groups or not all(needed) or any(tuple(each.shape[:-2]) != batch for each in tensors):
         return None
     assert isinstance(way, Tiles)
-    found = [torch.empty(len(program.entries), *each.shape[-2:], **FLOATS) for each in tensors]
+    found = [torch.empty(program.n_entries, *each.shape[-2:], **FLOATS) for each in tensors]
 
-    def work(group: list[Entry]) -> None:
-        places = slice(group[0].place, group[0].place + len(group))
-        differentiate_group(program, way, group, facts, *(each[places].numpy() for each in found))
+    def work(group: range) -> None:
+        differentiate_group(program, way, group, facts, *(each[group.start : group.stop].numpy() for each in found))
 
     thread_pool.run([partial(work, group) for group in groups], 2 * way.seconds(program))
     return [each.reshape(original.shape).to(original.dtype) for each, original in zip(found, tensors, strict=True)]

@@ -79,14 +79,13 @@ class ReadableCpuProblem(CpuProblem, Readable):
             return self._bare().pool_and_find(targets, values=True)
         program, way, rule = self.program, self.way, self.program.inner
         assert isinstance(rule, OnePass)
-        top_weights, top_index = (
-            targets[name].view(program.n_entries, program.problem.grid.n_queries, -1)
-            for name in ("top_weights", "top_index")
-        )
-        heaviest = Heaviest(program, top_index.shape[-1])
+        rows = (program.n_entries, program.problem.grid.n_queries)
+        heaviest = Heaviest(program, *(targets[name].view(*rows, -1) for name in ("top_weights", "top_index")))
         pooled = sum_rows(program, way, rule, heaviest).finish(rule, reuse=True)
+        if heaviest.is_settled:
+            return pooled
         scales = self._scales(pooled.statistics)
-        doubtful = heaviest.settle(way.long_blocks(), *scales, top_weights, top_index)
+        doubtful = heaviest.settle(way.long_blocks(), *scales)
         if bool(doubtful.any()):  # by a way that tells nobody how far it is: these rows are counted already
             way = CpuProblem(program).way
             _Reading(program, way, *scales, targets, doubtful).run()

@@ -60,7 +60,8 @@ ENTRIES = {
     **dict.fromkeys(ADDRESSES, array(_WHOLE, 1)),
     **dict.fromkeys(("peaks", "totals", "offsets", "deltas"), array(_REAL, 2)),
     "scales": array(_DOUBLE, 2),
-    **dict.fromkeys(("pooled", "to_left", "to_right", "to_values"), array(_REAL, 3)),
+    **dict.fromkeys(("pooled", "best", "to_left", "to_right", "to_values"), array(_REAL, 3)),
+    "best_keys": array(_WHOLE, 3),
 }
 # Of tables, whose columns are rows of a matrix.
 TABLES = {

@@ -181,6 +181,9 @@ class Tiles:
         mask, grid = self.problem.mask, self.problem.grid
         return None if mask is None else mask.bounds(grid.rows, grid)
 
+    def passed(self, n_rows: int) -> None:
+        """Is told how many rows of batch entries were pooled together, without `pool`."""
+
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
         products = products_of(program, entry, rows)
         by_row, dropout = by_row_of(entry, rows), dropout_of(program, entry, rows)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.cpu.kernels.records import Dropout, RowFacts, RowSums, Seen, Steps
-from regard.engines.cpu.program import Entry, Program
+from regard.engines.cpu.program import Entry, Program, row_stride
 from regard.engines.cpu.runtime import thread_pool
 from regard.engines.dropout import hashes
 from regard.tensors import Span
@@ -29,8 +29,9 @@ _NO_MASK = np.zeros((1, 0), np.bool_)
 ALL_SEEN = Seen(_NO_BOUNDS, _NO_BOUNDS, _NO_MASK)
 _NO_PAIRS = np.zeros((1, 0), np.float32)
 _NO_HASHES = np.zeros(0, np.uint32)
-_NO_DROPOUT = Dropout(_NO_HASHES, _NO_HASHES, np.uint32(0), np.float32(1))
+NO_DROPOUT = Dropout(_NO_HASHES, _NO_HASHES, np.uint32(0), np.float32(1))
 NO_BEST = np.zeros((0, 0), np.float32), np.zeros((0, 0), np.int64)
+NO_BEST_OF_ENTRIES = np.zeros((0, 0, 0), np.float32), np.zeros((0, 0, 0), np.int64)
 
 
 @dataclass(frozen=True)
@@ -149,12 +150,7 @@ def cut(span: range, size: int) -> Iterator[range]:
 
 def place(matrix: Tensor) -> tuple[int, int]:
     """The address of a matrix and how far apart its rows are."""
-    n_rows, dim = matrix.shape
-    # A single row may say anything of where the next one would be.
-    stride = matrix.stride(0) if n_rows > 1 else max(dim, 1)
-    assert stride >= dim, "rows overlap"
-    assert dim <= 1 or matrix.stride(1) == 1, "numbers of a row lie apart"
-    return matrix.data_ptr(), stride
+    return matrix.data_ptr(), row_stride(matrix)
 
 
 def scaled_left(program: Program, entry: Entry, rows: range) -> Tensor:
@@ -191,7 +187,7 @@ def dropout_of(program: Program, entry: Entry, rows: range) -> Dropout:
     """The dropout of some rows."""
     problem = program.problem
     if not problem.dropout:
-        return _NO_DROPOUT
+        return NO_DROPOUT
     of_rows, of_columns = hashes(
         problem.seed,
         entry.place,

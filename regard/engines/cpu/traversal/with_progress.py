@@ -29,6 +29,9 @@ def _ignore(n_rows: float) -> None:
 class _WatchedTiles(Tiles):
     advance: Advance = _ignore
 
+    def passed(self, n_rows: int) -> None:
+        self.advance(n_rows)
+
     def pool(self, program: Program, entry: Entry, rows: range, sums: RowSums, part: tuple[int, int]) -> float:
         least = super().pool(program, entry, rows, sums, part)
         self.advance(len(rows) / part[1])
