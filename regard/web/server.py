@@ -148,9 +148,9 @@ def _listening(host: str, port: int | None) -> socket.socket:
         try:
             found.bind((host, tried))
             found.listen(256)
-        except (OSError, UnicodeError) as error:
+        except (OSError, TypeError) as error:
             found.close()
-            if isinstance(error, UnicodeError):
+            if isinstance(error, TypeError):  # of letters that are in no name
                 raise OptionError(f"--host must be an address of this machine: got {host}.") from None
             if error.errno == errno.EADDRINUSE and port is None:
                 continue

@@ -132,7 +132,9 @@ def test_where_no_port_is_named_the_next_one_is_taken(taken: int, monkeypatch: p
     refused(f"A port from {taken} to {taken} must be free: all are taken.", port=None)
 
 
-@pytest.mark.parametrize("host", ["", "256.1.1.1", "203.0.113.7", "no.such.name.invalid", "a..b", "x" * 300, "::zz"])
+@pytest.mark.parametrize(
+    "host", ["", "256.1.1.1", "203.0.113.7", "no.such.name.invalid", "a..b", "ü..b", "x" * 300, "::zz"]
+)
 def test_a_host_that_is_not_of_this_machine_is_said(host: str) -> None:
     refused("--host must be an address of this machine: got", host, 0)
 
