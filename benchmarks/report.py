@@ -46,8 +46,8 @@ def print_table(found: Mapping[str, Mapping[str, Any]], console: Console, *, jud
         )
 
 
-def keep(found: Mapping[str, Mapping[str, Any]]) -> None:
+def keep(found: Mapping[str, Mapping[str, Any]], name: str = NAME) -> None:
     """Write results; rows that were not measured this time stay, if they come from the same machine and versions."""
-    known = results.read(NAME)
+    known = results.read(name)
     rows = known.get("rows", {}) if known.get("machine") == results.machine() else {}
-    results.write(NAME, {"rows": {**rows, **found}})
+    results.write(name, {"rows": {**rows, **found}})

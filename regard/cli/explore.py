@@ -55,8 +55,9 @@ def explore(
         from regard.web.server import serve
         from regard.web.settings import Settings
     except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
         raise MissingDependency(
-            f"The page needs {error.name}. Install it with: pip install 'regard[web,tables,text]'"
+            f"The page needs {name}. Install it with: pip install 'regard[web,tables,text]'"
         ) from None
     settings = Settings(tuple(tables or ()), model, tuple(allow_host or ()))
     serve(settings, host, port, idle=idle, browse=browser, announce=_announce)

@@ -65,6 +65,10 @@ class Page:
         app.router.redirect_slashes = False  # an address is right or is none
         self.guarded = Guard(app, self.token, hosts, cookie, settings.limits)
 
+    def end_work(self) -> None:
+        """End what is computed: nobody will read it."""
+        self._workers.close()
+
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         with TemporaryDirectory(prefix="regard-", ignore_cleanup_errors=True) as folder:

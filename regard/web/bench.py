@@ -19,6 +19,7 @@ from regard.web.asked import Asked
 from regard.web.settings import Settings
 
 GONE = "That table is not here any more. Drop the file on the page again."
+OF_TERMINAL = [getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)]  # Ctrl-C; its end
 OUT_OF_MEMORY = "can't allocate memory"  # torch's own error is a RuntimeError
 
 
@@ -40,13 +41,15 @@ class Reply:
     body: bytes
 
 
-def work(pipe: Connection, settings: Settings, threads: int, folder: Path) -> None:
+def work(pipe: Connection, settings: Settings, threads: int, folders: tuple[Path, ...]) -> None:
     """Answer jobs until the pipe closes. It runs in a process of its own, which may be killed at any time.
 
     Each job is answered by two messages: that it has begun; and the reply, with whether this process goes on.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which closes the pipe
-    threading.Thread(target=_end_with_server, args=(folder,), name="regard_watch", daemon=True).start()
+    for each in OF_TERMINAL:
+        signal.signal(each, signal.SIG_IGN)  # they are for the server, which ends this process
+    watch = threading.Thread(target=_end_with_server, args=(folders,), name="regard_watch", daemon=True)
+    watch.start()
     import torch
 
     from regard.web.rooms import ROOMS
@@ -54,12 +57,16 @@ def work(pipe: Connection, settings: Settings, threads: int, folder: Path) -> No
     torch.set_num_threads(threads)
     rooms = {name: room(settings) for name, room in ROOMS.items()}  # type: ignore[call-arg]
     _bound_memory(settings.limits.memory)
-    pipe.send(None)  # ready
+    try:
+        pipe.send(None)  # ready
+        _answer_all(pipe, rooms)
+    except (EOFError, ConnectionError):  # the server has ended
+        watch.join()  # what it could not remove is removed before this process ends, too
+
+
+def _answer_all(pipe: Connection, rooms: dict[str, Any]) -> None:
     while True:
-        try:
-            job = pipe.recv()
-        except EOFError:
-            return
+        job = pipe.recv()
         pipe.send(None)  # begun
         reply, goes_on = _answered(rooms, job)
         pipe.send((reply, goes_on))
@@ -67,12 +74,13 @@ def work(pipe: Connection, settings: Settings, threads: int, folder: Path) -> No
             os._exit(1)  # memory ran out somewhere: what is left is no state to go on from
 
 
-def _end_with_server(folder: Path) -> None:
+def _end_with_server(folders: tuple[Path, ...]) -> None:
     """Where the server was killed it could not remove what was dropped on the page: who outlives it does."""
     server = parent_process()
     assert server is not None
     wait([server.sentinel])
-    shutil.rmtree(folder, ignore_errors=True)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

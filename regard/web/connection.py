@@ -18,11 +18,13 @@ IDLE = 256  # connections on which nothing is asked; the oldest goes first
 class Patient(H11Protocol):
     """HTTP as uvicorn speaks it, with an end to its patience."""
 
-    arrival = 20.0  # seconds until the headers of a question are there, and the rest of a body that was refused
+    # Seconds until the headers of a question are there, the rest of a body that was refused, and what waits to be read.
+    arrival = 20.0
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._deadline: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -33,7 +35,17 @@ class Patient(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._is_read()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Answers are not read: whoever asks and asks and never reads would keep a connection for ever."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.arrival, self.hang_up)
+
+    def resume_writing(self) -> None:
+        self._is_read()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         if self.is_idle:
@@ -60,6 +72,11 @@ class Patient(H11Protocol):
             self.transport.abort()  # closing would wait until the other side reads
         else:
             self.transport.close()
+
+    def _is_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _await_question(self) -> None:
         if self._deadline is None:

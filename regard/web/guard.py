@@ -8,6 +8,7 @@ read the terminal knows.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
 from time import monotonic
@@ -32,6 +33,7 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 HEAD = 1 << 16  # bytes of headers and address
+TICKET = 60.0  # seconds in which a browser that was called must have come
 TOKEN = "token"
 TOKEN_HEADER = "x-regard-token"
 
@@ -63,7 +65,18 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str], cookie: str, limits: Limits) -> None:
         self._app, self._token, self._hosts, self._cookie, self._limits = app, token, hosts, cookie, limits
-        self.last_request = monotonic()
+        self._ticket, self._ticket_ends = "", 0.0
+        self._under_way = 0
+        self._last = monotonic()
+
+    def ticket(self) -> str:
+        """What opens the page as the token does, but once, and soon: for where others may read it."""
+        self._ticket, self._ticket_ends = secrets.token_urlsafe(24), monotonic() + TICKET
+        return self._ticket
+
+    def silence(self) -> float:
+        """For how many seconds nothing has been asked, or computed for who asked."""
+        return 0.0 if self._under_way else monotonic() - self._last
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -85,11 +98,12 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, send_with_headers)
             return
-        self.last_request = monotonic()
+        self._under_way += 1
         try:
             await self._app(scope, receive, send_with_headers)
         finally:
-            self.last_request = monotonic()
+            self._under_way -= 1
+            self._last = monotonic()
 
     def _refusal(self, scope: Scope) -> Response | None:
         """What to answer in place of the page; None where the request may be answered."""
@@ -116,7 +130,7 @@ class Guard:
             return None
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [text for name, text in pairs if name == TOKEN]
-        if scope["method"] == "GET" and given and compare_digest(given[0].encode(), self._token.encode()):
+        if scope["method"] == "GET" and given and self._opens(given[0]):
             return self._welcome(scope, [pair for pair in pairs if pair[0] != TOKEN])
         if "text/html" in headers.get("accept", ""):
             return HTMLResponse(STRANGER, status_code=401)
@@ -136,12 +150,19 @@ class Guard:
             given = cookies[self._cookie].value if self._cookie in cookies else ""
         return compare_digest(given.encode(), self._token.encode())
 
+    def _opens(self, given: str) -> bool:
+        """Whether a key from an address is the token, or the ticket, which then is none any more."""
+        if monotonic() < self._ticket_ends and compare_digest(given.encode(), self._ticket.encode()):
+            self._ticket_ends = 0.0
+            return True
+        return compare_digest(given.encode(), self._token.encode())
+
     def _welcome(self, scope: Scope, pairs: list[tuple[str, str]]) -> Response:
         """The token moves from the address, which histories keep, to a cookie, which no script reads.
 
         The answer leads to where the reader is, so that it holds behind a proxy's path, too.
         """
-        place = scope["path"].rpartition("/")[2] or "./"
+        place = f"./{scope['path'].rpartition('/')[2]}"  # and nowhere else, whatever stands before a colon
         response = RedirectResponse(f"{place}?{urlencode(pairs)}" if pairs else place, status_code=303)
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         return response

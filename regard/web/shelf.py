@@ -70,8 +70,10 @@ class Shelf:
         path = self._folder / f"{table}{kind}"  # nothing of the name but a kind that is known
         try:
             await self._write(path, receive)
-        except BaseException:  # also where the reader has left
+        except BaseException as error:  # also where the reader has left
             path.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise TooMuch(507, f"This machine cannot keep the file: {error.strerror}.") from None
             raise
         self._dropped[table] = (name, path)
         while len(self._dropped) > self._limits.files:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import signal
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -17,12 +19,13 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
-from regard.web.bench import Job, Reply, said, work
+from regard.web.bench import OF_TERMINAL, Job, Reply, said, work
 from regard.web.settings import Settings
 
 STARTING = 120.0  # seconds until a worker has imported what it needs
 ATTEMPTS = 3  # to hand a job to a worker, which may have ended while it rested
 REMEMBERED = 256  # subjects whose worker is known
+ENDED = said(503, "The page has ended.")
 LONG = 1.0  # seconds after which what a worker has in memory is not worth waiting for it
 
 Found = TypeVar("Found")
@@ -38,6 +41,7 @@ class Worker:
         self._starting: asyncio.Task[Connection] | None = None
         self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="regard_worker")
+        self._is_closed = False
         self.load = 0  # requests that wait or are answered
         self._since: float | None = None
 
@@ -57,9 +61,13 @@ class Worker:
         try:
             async with self._turn:
                 for _ in range(ATTEMPTS):
+                    if self._is_closed:
+                        return ENDED
                     try:
                         pipe = await self._started()
                     except (EOFError, OSError) as error:
+                        if self._is_closed:
+                            return ENDED
                         print(f"a worker did not start: {error!r}", file=sys.stderr)
                         await self._end()
                         return said(500, "What computes could not be started. The terminal has its details.")
@@ -71,12 +79,13 @@ class Worker:
             self.load -= 1
 
     def close(self) -> None:
-        """End the process."""
-        if self._starting is not None:
-            self._starting.cancel()
+        """End the process, and answer that to who waits for it."""
+        self._is_closed = True
         if self._process is not None:
             self._process.kill()
             self._process.join()
+        elif self._starting is not None and not self._starting.done():
+            _end_forks()
         if self._pipe is not None:
             self._pipe.close()
         self._process = self._pipe = None
@@ -87,6 +96,7 @@ class Worker:
             return self._pipe
         if self._starting is None:
             self._starting = asyncio.create_task(self._launched())
+            self._starting.add_done_callback(lambda task: task.cancelled() or task.exception())  # also if nobody waits
         # Who asked may leave meanwhile: the process starts all the same, and is there for the next.
         try:
             return await asyncio.shield(self._starting)
@@ -99,12 +109,16 @@ class Worker:
         context = _context()
         own, theirs = context.Pipe()
         threads = max((os.cpu_count() or 1) // self._settings.workers, 1)
+        folders = (self._folder, Path(util.get_temp_dir()))  # the latter is of multiprocessing's own sockets
         process = context.Process(  # type: ignore[attr-defined]
-            target=work, args=(theirs, self._settings, threads, self._folder), daemon=True
+            target=work, args=(theirs, self._settings, threads, folders), daemon=True
         )
-        await asyncio.to_thread(process.start)
+        await asyncio.to_thread(_start, process)
         theirs.close()
         self._process = process
+        if self._is_closed:  # meanwhile
+            await self._end()
+            raise EOFError
         await asyncio.wait_for(self._in_thread(own.recv), STARTING)
         self._pipe = own
         return own
@@ -141,6 +155,8 @@ class Worker:
             raise
         except (EOFError, OSError):
             await self._end()
+            if self._is_closed:
+                return ENDED
             return said(500, "What computed this ended. It was started again: ask once more.") if has_begun else None
         finally:
             self._since = None
@@ -169,12 +185,13 @@ class Workers:
         self._most = settings.limits.waiting
         self._workers = [Worker(settings, folder) for _ in range(settings.workers)]
         self._of: OrderedDict[str, Worker] = OrderedDict()
+        self._is_closed = False
 
     async def start(self) -> None:
         """Start the processes; a mistake in that is told by the first job."""
         starting = await asyncio.gather(*(each.start() for each in self._workers), return_exceptions=True)
         for error in starting:
-            if isinstance(error, Exception):
+            if isinstance(error, Exception) and not self._is_closed:
                 print(f"a worker did not start: {error!r}", file=sys.stderr)
 
     async def run(self, job: Job) -> Reply:
@@ -186,6 +203,7 @@ class Workers:
 
     def close(self) -> None:
         """End every process."""
+        self._is_closed = True
         for each in self._workers:
             each.close()
 
@@ -210,3 +228,24 @@ def _context() -> BaseContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["regard.web.bench", "regard.web.rooms"])
     return context
+
+
+def _start(process: BaseProcess) -> None:
+    """Start a process that no key of the terminal ends, from its first moment on: the server ends it."""
+    if sys.platform == "win32":
+        process.start()
+        return
+    resource_tracker.ensure_running()  # else it is started on the way, and lets signals through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_TERMINAL)
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_forks() -> None:
+    """End the process that forks where it is still importing: who waits for a fork would wait for that."""
+    number = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
+    if number is not None:
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)

@@ -32,7 +32,8 @@ async function show() {
   document.title = `${ROOMS[name].title} · regard`;
   main.replaceChildren(element("p", { class: "waiting" }, "Opening …"));
   try {
-    const [module, known] = await Promise.all([ROOMS[name].load(), about()]);
+    const known = await about(true); // first: where the server has ended it says so, and a module that is missing does not
+    const module = await ROOMS[name].load();
     if (mine !== turn) return;
     const root = element("div", { class: `room room-${name}` });
     main.replaceChildren(root);
