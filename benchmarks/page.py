@@ -18,13 +18,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
 
-from benchmarks import page_formula, page_load, page_sentence, report, results
+from benchmarks import page_formula, page_load, page_sentence, page_table, report, results
 from benchmarks.load import Load
 
 NAME = "page"
@@ -76,11 +77,26 @@ def demand(what: str, got: float, bound: float, unit: str, *, least: bool = Fals
 
 
 def formula() -> Row:
-    """How smoothly 200 keys follow a hand."""
-    with explore() as (address, _), opened(f"{address}#formula") as tab:
-        frames = page_formula.frames_of_a_drag(tab)
-    what = "drag in the formula room, 200 keys, computed in the page"
-    return {"demands": [demand(what, frames, 50, " frames a second", least=True)]}
+    """How smoothly the query and a key among 200 follow a hand."""
+    what = "formula room, 200 keys, computed in the page"
+    demands, drags = [], {}
+    with explore() as (address, _), opened(address) as tab:
+        for name, handle in (("the query", page_formula.QUERY), ("a key", page_formula.KEY)):
+            tab.reload()  # all is where it was: a key under the query would not be what is taken
+            found = page_formula.drag(tab, handle=handle)
+            drags[name] = asdict(found)
+            demands.append(demand(f"drag {name}, {what}", found.frames_a_second, 50, " frames a second", least=True))
+    return {"demands": demands, **drags}
+
+
+def table() -> Row:
+    """How soon a query that slides over a million rows is answered."""
+    with TemporaryDirectory() as folder:
+        rows = page_table.save_rows(Path(folder))
+        with explore(rows) as (address, _), opened(address) as tab:
+            found = page_table.table(tab, address)
+    what = f"table of {page_table.ROWS:,} rows: slide the query, answer on screen, the slowest of {len(found.slides)}"
+    return {"demands": [demand(what, max(found.slides), 150, " ms")], **asdict(found)}
 
 
 def sentence() -> Row:
@@ -164,6 +180,7 @@ def load() -> Row:
 
 MEASUREMENTS: Mapping[str, Callable[[], Row]] = {
     "formula": formula,
+    "table": table,
     "sentence": sentence,
     "long text": long_text,
     "tour": tour,

@@ -1,6 +1,6 @@
 """How smoothly the page follows a hand: frames a second while the query is dragged among 200 keys.
 
-    python -m benchmarks.page_formula          # the best of five drags of the query, and of a key
+    python -m benchmarks.page --only formula
 
 The page computes the weights, the output and the picture of every query's output itself. Headless Chromium draws
 without a graphics card, so this is the slowest that a reader will see on the same processor.
@@ -8,8 +8,6 @@ without a graphics card, so this is the slowest that a reader will see on the sa
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,8 +15,6 @@ from typing import Any
 SECONDS = 4.0
 MANY = "#formula?preset=many"
 QUERY, KEY = ".query-handle .inside", ".key-handle .dot"
-TIMES = 5
-CHROMIUM = "/usr/bin/chromium"
 
 # Moves the pointer once a frame along a curve that visits the whole plane, and notes when each frame begins.
 DRAG = """async ([seconds, handle]) => {
@@ -82,38 +78,7 @@ def drag(tab: Any, seconds: float = SECONDS, fragment: str = MANY, handle: str =
     )
 
 
-def frames_of_a_drag(tab: Any) -> float:
-    """Frames a second over a drag of a few seconds: 200 keys, with the output of every query."""
-    return drag(tab).frames_a_second
-
-
 def _metrics(session: Any) -> dict[str, float]:
     names = {"ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration"}
     found = session.send("Performance.getMetrics")["metrics"]
     return {each["name"]: each["value"] for each in found if each["name"] in names}
-
-
-def main() -> None:
-    """Serve the page, drag in it, and print the best of several drags: others use the machine, too."""
-    from playwright.sync_api import sync_playwright
-
-    command = [sys.executable, "-m", "regard", "explore", "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
-        assert server.stdout is not None
-        try:
-            tab = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"]).new_page()
-            tab.goto(server.stdout.readline().strip())
-            for name, handle in [("the query", QUERY), ("a key", KEY)]:
-                tab.reload()  # all is where it was: a key under the query would not be what is taken
-                best = max((drag(tab, handle=handle) for _ in range(TIMES)), key=lambda each: each.frames_a_second)
-                print(
-                    f"{name}: {best.frames_a_second:.1f} frames a second, at most {best.longest:.0f} ms between two; "
-                    f"a frame: {best.script:.2f} ms of script, {best.style_and_layout:.2f} ms of style and layout, "
-                    f"{best.all_work:.2f} ms in all"
-                )
-        finally:
-            server.terminate()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,28 +1,21 @@
 """How long the room of a table takes over a million rows, as Chromium shows it: from a move of the query to its answer.
 
-    python -m benchmarks.page_table
+    python -m benchmarks.page --only table
 
 Headless Chromium draws without a graphics card, and shares the processor with the server.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from statistics import median, quantiles
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 ROWS = 1_000_000
 SLIDES = 60
 SECONDS = 4.0
-CHROMIUM = "/usr/bin/chromium"
 
 # From an input event of the query's slider to the frame after its answer has been written.
 SLIDE = """async share => {
@@ -122,34 +115,3 @@ def table(tab: Any, address: str, slides: int = SLIDES) -> Table:
     frames = drag["frames"]
     longest = max(later - earlier for earlier, later in pairwise(frames))
     return Table(first, curve, still, early, found, longest, drag["answers"] / SECONDS)
-
-
-@contextmanager
-def served(path: Path) -> Iterator[str]:
-    """The address of a page with a table."""
-    command = [sys.executable, "-m", "regard", "explore", "--no-browser", "--port", "0", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
-
-
-def main() -> None:
-    """Print the figures."""
-    from playwright.sync_api import sync_playwright
-
-    with TemporaryDirectory() as folder, served(save_rows(Path(folder))) as address, sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        found = table(chromium.new_page(viewport={"width": 1280, "height": 900}), address)
-        chromium.close()
-    print(f"{ROWS:,} rows: first picture {found.first:.2f} s, curve {found.curve:.2f} s, still {found.still:.1f} s")
-    for name, times in (("just opened", found.early), ("slides", found.slides)):
-        late = quantiles(times, n=20)[-1]
-        print(f"{name}: median {median(times):.0f} ms, p95 {late:.0f} ms, most {max(times):.0f} ms ({len(times)})")
-    print(f"drag: {found.answers:.1f} answers a second, longest frame {found.longest:.0f} ms")
-
-
-if __name__ == "__main__":
-    main()
