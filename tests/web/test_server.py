@@ -30,7 +30,7 @@ pytest.importorskip("starlette", reason="needs regard[web]")
 pytest.importorskip("uvicorn", reason="needs regard[web]")
 
 from regard.errors import OptionError
-from regard.web import guard, server
+from regard.web import connection, guard, server
 from regard.web.settings import Limits, Settings
 
 # What is served in this process ------------------------------------------------------------------------------------
@@ -167,6 +167,21 @@ def test_the_other_loopback_is_one_too() -> None:
         assert page.address.startswith("http://[::1]:")
         assert page.ask().status == 200
         assert page.ask(origin=f"http://[::1]:{page.port}").status == 200
+
+
+def test_no_answer_waits_for_the_piece_before_it_to_be_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once: list[int] = []
+    begin = connection.Patient.connection_made
+
+    def connection_made(self: connection.Patient, transport: Any) -> None:
+        begin(self, transport)
+        at_once.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(connection.Patient, "connection_made", connection_made)
+    with serving() as page:
+        assert page.ask().status == 200
+    assert all(at_once)
+    assert at_once
 
 
 def test_what_listens_on_loopback_is_reached_from_nowhere_else(page: Served) -> None:
