@@ -132,7 +132,8 @@ def _terms_of_channels(form: ChannelForm) -> _Terms:
     if weight is not None:
         total = _largest(weight.abs().sum(-1))
     if form.function in ("absolute", "square"):
-        total *= (_largest(form.left) + _largest(form.right)) ** (2 if form.function == "square" else 1)
+        reach = _largest(form.left) + _largest(form.right)
+        total *= reach * reach if form.function == "square" else reach  # ** would raise where a product is infinite
     total *= abs(form.scale)
     one_sign = form.function != "tanh" and (weight is None or bool((weight >= 0).all()) or bool((weight <= 0).all()))
     return _Terms(total, 0.0 if one_sign else total)
@@ -157,7 +158,8 @@ def _after(terms: _Terms, step: Step) -> _Terms:
         case steps.Indicator():
             return _Terms(1.0, 0.0)
         case steps.Parabola() | steps.Tent():
-            return _Terms(1.0, cancelling / _least(step.radius) ** 2)
+            radius = _least(step.radius)
+            return _Terms(1.0, cancelling / radius / radius)
     return _Terms(torch.inf, cancelling)
 
 

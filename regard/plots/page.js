@@ -84,8 +84,9 @@ function drawMaps(picture, number, section) {
   section.append(make("div", { class: "sides" }, make("div", { id: named }, held, more, legend), right));
   if (picture.heads) {
     right.prepend(overview(picture, own, next => {
+      const before = map.rows.length;
       map = next ?? { ...picture, name: own };
-      if (chosen !== null && chosen >= map.rows.length) chosen = null;
+      if (chosen !== null) chosen = Math.floor((chosen + 0.5) * map.rows.length / before);  // the same place, if not the same cell
       if (title) title.textContent = map.name;
       redraw();
     }));
@@ -259,7 +260,8 @@ function overview({ heads, rows, columns }, own, onchoose) {
     }
   });
   maps[0].button.tabIndex = 0;
-  const largest = Math.max(...maps.map(each => each.weights.reduce((one, other) => Math.max(one, Number.isFinite(other) ? other : 0), 0))) || 1;
+  const heaviest = weights => weights.reduce((one, other) => Number.isFinite(other) ? Math.max(one, other) : one, 0) || 1;
+  const largest = maps.reduce((one, { weights }) => Math.max(one, heaviest(weights)), 0);
 
   function choose(map) {
     back.setAttribute("aria-pressed", String(map === null));
@@ -271,7 +273,7 @@ function overview({ heads, rows, columns }, own, onchoose) {
     const lines = Array.from({ length: height }, (_, row) => Array.from(map.weights.subarray(row * width, (row + 1) * width), finite));
     onchoose({
       rows: heads.rows ?? rows, columns: heads.columns ?? columns, caption: heads.caption, name: map.name,
-      weights: lines, largest: Math.max(0, ...map.weights.filter(Number.isFinite)) || 1,
+      weights: lines, largest: heaviest(map.weights),
     });
   }
   back.addEventListener("click", () => choose(null));

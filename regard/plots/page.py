@@ -161,8 +161,9 @@ def _described_heads(picture: Picture, size: tuple[int, int]) -> dict[str, Any]:
             f"{listed([f'{n_queries:,} × {n_keys:,}' for n_queries, n_keys in sorted(found.sizes)])}."
         )
     room = max(MOST_OF_HEADS // sum(found.counts), 1)  # cells of one
-    height = min(size[0], math.isqrt(room) if size[1] > math.isqrt(room) else max(room // size[1], 1))
-    pictures, notes = found.pictures(height, max(room // height, 1))
+    side = math.isqrt(room)
+    height = min(size[0], MOST[0], side if size[1] > side else max(room // size[1], 1))
+    pictures, notes = found.pictures(height, min(max(room // height, 1), MOST[1]))
     maps = torch.cat([torch.stack(of_layer) for of_layer in pictures])
     height, width = maps.shape[-2:]
     return {

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard import Causal, Dot, attend
+from regard import Boxcar, Causal, Dot, Epanechnikov, Gaussian, Laplacian, Triangular, attend, weigh
 from regard.engines import Tiled, tiled
 from regard.engines.rounding import LIMIT, Rounding
 from regard.engines.strips import pool_by_strips
@@ -150,3 +150,17 @@ def test_what_tiles_add_to_a_gradient_is_not_rounded_to_half_precision(dtype):
     )
     (gradient,) = torch.autograd.grad(output, queries, torch.ones_like(output))
     assert float(gradient.abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("score", [Gaussian, Laplacian, Epanechnikov, Triangular, Boxcar])
+@pytest.mark.parametrize("width", [1e-300, 1e-160, 1e160, 1e300])
+def test_widths_beyond_every_square_are_read_without_an_error(score, width):
+    queries, keys = (
+        torch.zeros(1, 2, dtype=torch.float64),
+        torch.ones(3, 2, dtype=torch.float64) * torch.arange(3)[:, None],
+    )
+    view = weigh(queries, keys, keys, score=score(width))
+    expected = [1.0, 0.0, 0.0] if width < 1 and score in (Gaussian, Laplacian) else [1 / 3] * 3
+    if width > 1 or score in (Gaussian, Laplacian):
+        torch.testing.assert_close(view.dense()[0].tolist(), expected)
+    torch.testing.assert_close(view.entropy(), torch.special.entr(view.dense()).sum(-1))

@@ -327,6 +327,24 @@ def test_many_heads_of_a_long_text_are_pooled_within_a_budget():
     assert "each cell is the largest of about 3.5" in heads["caption"]
 
 
+def test_one_of_few_large_heads_is_drawn_and_the_chosen_row_keeps_its_place(browser, tmp_path):
+    few = torch.rand(1, 1, 360, 360)
+    assert data_in(page(Picture(few[0, 0], heads=few)))["pictures"][0]["heads"]["size"] == [200, 200]
+    file = tmp_path / "page.html"
+    many = torch.rand(8, 16, 150, 150)
+    file.write_text(page(Picture(many[0, 0], selected=100, heads=many)), encoding="utf-8")
+    tab = browser.new_page()
+    complaints: list[str] = []
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.goto(file.as_uri())
+    tab.click("[aria-label='Layer 7, head 15']")
+    assert tab.locator("tbody tr").count() == 64
+    chosen = tab.locator("tbody th").all_inner_texts().index(tab.locator("tbody th.on").inner_text())
+    assert chosen == 100 * 64 // 150
+    assert complaints == []
+    tab.close()
+
+
 def test_heads_must_have_the_words_of_the_picture():
     with pytest.raises(ShapeError, match="`heads` must have the queries and keys of `weights`, 4 × 4: got 5 × 5"):
         page(Picture(WEIGHTS, heads=torch.rand(1, 2, 5, 5)))
