@@ -125,12 +125,14 @@ class Guard:
             return _refused(403, "Another page asked for this.")
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return _refused(403, "Another page asked for this.")
-        if self._knows_token(headers):
-            return None
+        is_known = self._knows_token(headers)
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [text for name, text in pairs if name == TOKEN]
-        if scope["method"] == "GET" and given and self._opens(given[0]):
+        # Who is known already is led on, too: an address that is copied from the browser has no token.
+        if scope["method"] == "GET" and given and (self._opens(given[0]) or is_known):
             return self._welcome(scope, [pair for pair in pairs if pair[0] != TOKEN])
+        if is_known:
+            return None
         if "text/html" in headers.get("accept", ""):
             return HTMLResponse(STRANGER, status_code=401)
         return _refused(401, "The token is missing or wrong. Open the address that the terminal shows.")

@@ -71,6 +71,38 @@ def test_rooms_are_walked_through_by_their_links_and_back(open_page: Callable[..
         assert tab.locator("nav [aria-current]").count() == 1
 
 
+def test_a_room_is_found_as_it_was_left(open_page: Callable[..., Any]) -> None:
+    with open_page("#formula") as tab:
+        settle(tab)
+        tab.get_by_label("Rule: how scores become weights").first.select_option("sparsemax")
+        tab.wait_for_url("**rule=sparsemax**")
+        tab.click("nav [data-room='sounds']")
+        tab.wait_for_selector(".alignment svg")
+        tab.fill("#word", "cat")
+        tab.wait_for_selector(".alignment svg[aria-label*='cat']")
+        tab.click("nav [data-room='formula']")
+        tab.wait_for_selector(".room-formula h1")
+        assert tab.get_by_label("Rule: how scores become weights").first.input_value() == "sparsemax"
+        tab.click("nav [data-room='sounds']")
+        tab.wait_for_selector(".alignment svg[aria-label*='cat']")
+        assert tab.input_value("#word") == "cat"
+        assert "cat" not in tab.url
+
+
+def test_a_table_that_is_dropped_in_another_room_is_opened(open_page: Callable[..., Any]) -> None:
+    with open_page("#sounds") as tab:
+        settle(tab)
+        dropped = tab.evaluate_handle(
+            """() => {
+                const transfer = new DataTransfer();
+                transfer.items.add(new File(["height,weight\\n1,2\\n2,3\\n3,5\\n"], "a.csv", { type: "text/csv" }));
+                return transfer;
+            }"""
+        )
+        tab.dispatch_event(".room", "drop", {"dataTransfer": dropped})
+        tab.wait_for_selector(".room-table .answer-line:has-text('height = ')")
+
+
 def test_an_unknown_room_is_the_first_one(open_page: Callable[..., Any]) -> None:
     with open_page("#nowhere?a=1") as tab:
         tab.wait_for_selector(".room-formula h1")

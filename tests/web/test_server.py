@@ -261,6 +261,8 @@ def test_the_token_moves_from_the_address_to_a_cookie_that_no_script_reads(page:
     assert cookie == f"regard_{page.port}={page.token}"
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(flags)
     assert page.ask(X_Regard_Token=None, cookie=f"other=1; {cookie}; regard_{page.port + 1}=another").status == 200
+    again = page.ask("GET", f"/?token={page.token}", X_Regard_Token=None, cookie=cookie)
+    assert (again.status, again.headers["location"]) == (303, "./")  # also where the browser is known
     for strange in ('theme={"dark":1}', "user@x=1", "n=\xe9", '=;;"\\,'):  # of another program at the same name
         assert page.ask(X_Regard_Token=None, cookie=f"{strange}; {cookie}").status == 200
     assert page.ask(X_Regard_Token=None, cookie=f"regard_{page.port + 1}={page.token}").status == 401

@@ -9,14 +9,18 @@ let waiting = null;
 let last = 0;
 const PAUSE = 150; // milliseconds between two changes: browsers refuse many in a second
 
+export function fragment(room, state) {
+  const known = Object.entries(state).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const settings = new URLSearchParams(known.map(([name, value]) => [name, String(value)])).toString();
+  return `#${room}${settings ? `?${settings}` : ""}`;
+}
+
 export function write(room, state) {
   clearTimeout(waiting);
   const put = () => {
     last = performance.now();
     if (read().room !== room && location.hash !== "") return; // the reader has left the room
-    const known = Object.entries(state).filter(([, value]) => value !== undefined && value !== null && value !== "");
-    const settings = new URLSearchParams(known.map(([name, value]) => [name, String(value)])).toString();
-    history.replaceState(null, "", `#${room}${settings ? `?${settings}` : ""}`);
+    history.replaceState(null, "", fragment(room, state));
   };
   const rest = PAUSE - (performance.now() - last);
   if (rest <= 0) put();

@@ -1,6 +1,6 @@
 // The frame: which room is shown, by the fragment of the address; one room is mounted at a time.
-import { read, write } from "./address.js";
-import { about, stop } from "./server.js";
+import { fragment, read, write } from "./address.js";
+import { about, drop, stop } from "./server.js";
 import { element } from "./elements.js";
 import { say, fail } from "./said.js";
 
@@ -38,7 +38,12 @@ async function show() {
     const root = element("div", { class: `room room-${name}` });
     main.replaceChildren(root);
     // A room keeps what it shows in the address: `keep` writes it there, and `go` is told where the reader goes back.
-    const room = module.mount(root, { about: known, state, keep: kept => write(name, kept) });
+    // Its link leads there, too: who looks into another room finds this one as it was left.
+    const keep = kept => {
+      write(name, kept);
+      document.querySelector(`nav [data-room="${name}"]`)?.setAttribute("href", fragment(name, kept));
+    };
+    const room = module.mount(root, { about: known, state, keep });
     mounted = { name, room: room ?? {} };
   } catch (error) {
     if (mine !== turn) return;
@@ -70,6 +75,21 @@ document.getElementById("stop").addEventListener("click", async event => {
     event.target.remove();
     main.replaceChildren(element("p", { class: "notice" }, "The server has ended. Start it again with regard explore."));
     say("The server has ended.");
+  } catch (error) {
+    fail(error);
+  }
+});
+
+// A table may be dropped in any room; without this, browsers would leave the page for the file.
+const holdsFile = event => [...(event.dataTransfer?.types ?? [])].includes("Files");
+document.addEventListener("dragover", event => { if (holdsFile(event)) event.preventDefault(); });
+document.addEventListener("drop", async event => {
+  if (!holdsFile(event)) return;
+  event.preventDefault();
+  if (mounted?.name === "table") return; // which takes it itself
+  try {
+    const [file] = event.dataTransfer.files;
+    location.hash = fragment("table", { table: (await drop(file)).table });
   } catch (error) {
     fail(error);
   }

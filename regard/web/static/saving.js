@@ -74,10 +74,13 @@ export function saving(name, { picture, rows, data, python }) {
     lines.hidden = !lines.hidden;
     show.setAttribute("aria-expanded", String(!lines.hidden));
     lines.textContent = lines.hidden ? "" : await python();
+    if (!lines.hidden) lines.scrollIntoView({ block: "nearest" }); // they may open below what is on the screen
   }), { "aria-expanded": "false" });
   const copy = button("Copy Python", guarded(async () => {
     await navigator.clipboard.writeText(await python());
     say("Copied.");
+    copy.textContent = "Copied";
+    setTimeout(() => { copy.textContent = "Copy Python"; }, 2000);
   }));
   const root = element("div", { class: "saving" },
     element("div", { class: "buttons", role: "group", "aria-label": "Save" },

@@ -13,6 +13,8 @@ const FIRST = { word: "attention", place: 4 };
 const BEAT = 1100; // milliseconds for each sound that is played
 const PAUSE = 250; // milliseconds without a key until a word is said
 
+let kept = null; // a word that was typed: while the page is open, and nowhere else
+
 // “*sh*e” as in the list of sounds: the letters that are meant stand out.
 const heardAs = heard => heard.split("*").map((part, place) => (place % 2 ? element("b", {}, part) : part));
 
@@ -78,6 +80,7 @@ export function mount(root, { state, keep }) {
     stop();
     if (input.value.trim() !== word) input.value = word;
     held.example = EXAMPLES.includes(word) ? word : null;
+    kept = held.example ? null : word;
     wanted = at;
     for (const each of examples.children) each.setAttribute("aria-pressed", String(each.dataset.word === word));
     say(word);
@@ -191,13 +194,13 @@ export function mount(root, { state, keep }) {
 
   // The address says which example is shown: never a word of the reader's own.
   function keepState() {
-    keep({ word: held.example, sound: held.example && held.said ? held.chosen + 1 : null, show: held.show === "whole" ? null : held.show });
+    keep({ word: held.example, sound: held.said ? held.chosen + 1 : null, show: held.show === "whole" ? null : held.show });
   }
 
   function go(given) {
     held.show = given.show === "written" ? "written" : "whole";
     mode.set(held.show);
-    const example = EXAMPLES.includes(given.word) ? given.word : FIRST.word;
+    const example = EXAMPLES.includes(given.word) ? given.word : kept ?? FIRST.word;
     const at = Number.parseInt(given.sound, 10) - 1;
     begin(example, Number.isInteger(at) ? Math.max(at, 0) : example === FIRST.word ? FIRST.place : 0);
   }
