@@ -69,6 +69,7 @@ function drawMaps(picture, number, section) {
     width = held.parentElement.clientWidth;
     drawn = way === "Lines" ? lines(map, chosen, tell, choose, Math.min(width, WIDEST)) : matrix(map, tell, choose);
     held.replaceChildren(drawn.root);
+    legend.hidden = way === "Lines";  // whose weights are widths, of one colour
     legend.replaceChildren(make("span", { text: "weight, up to the largest" }), ramp(map.largest));
     value.replaceChildren();
     if (chosen !== null) choose(chosen);
