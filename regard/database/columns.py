@@ -224,7 +224,7 @@ class TimeColumn(Quantity):
             if self.time_kind == "clock":
                 return _clock_time(text.strip())
             return datetime.fromisoformat(self._iso(text.strip()))
-        except ValueError:
+        except (OverflowError, ValueError):
             return text
 
     def _iso(self, text: str) -> str:

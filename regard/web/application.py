@@ -21,6 +21,7 @@ from starlette.staticfiles import StaticFiles
 
 from regard import __version__
 from regard.errors import RegardError
+from regard.printable import on_one_line
 from regard.web import appearance
 from regard.web.asked import AboutTable, mistake
 from regard.web.bench import Job
@@ -89,7 +90,7 @@ class Page:
         return JSONResponse(
             {
                 "version": __version__,
-                "model": None if self._settings.model is None else self._settings.model.name,
+                "model": None if self._settings.model is None else on_one_line(self._settings.model.name),
                 "tables": [asdict(each) for each in self._shelf.listed()],
                 "limits": asdict(self._settings.limits),
             }

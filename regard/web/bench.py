@@ -19,7 +19,7 @@ from regard.web.asked import Asked
 from regard.web.settings import Settings
 
 GONE = "That table is not here any more. Drop the file on the page again."
-OF_TERMINAL = [getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)]  # Ctrl-C; its end
+OF_TERMINAL = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGHUP") if hasattr(signal, name)]
 OUT_OF_MEMORY = "can't allocate memory"  # torch's own error is a RuntimeError
 
 

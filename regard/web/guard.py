@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 from hmac import compare_digest
 from time import monotonic
 from urllib.parse import parse_qsl, urlencode
@@ -40,6 +41,11 @@ TOKEN_HEADER = "x-regard-token"
 STRANGER = (
     '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>regard explore</title><h1>This page has a key</h1>'
     "<p>Open it at the address that <code>regard explore</code> prints in the terminal, with all that follows “?”.</p>"
+)
+
+TAKEN = (
+    "The key that the browser was called with was shown once more, and refused. If the page has not opened, somebody "
+    "else on this machine has it: end it with Ctrl-C, and start it with --no-browser."
 )
 
 
@@ -153,6 +159,8 @@ class Guard:
         if monotonic() < self._ticket_ends and compare_digest(given.encode(), self._ticket.encode()):
             self._ticket_ends = 0.0
             return True
+        if not self._ticket_ends and self._ticket and compare_digest(given.encode(), self._ticket.encode()):
+            print(TAKEN, file=sys.stderr)
         return compare_digest(given.encode(), self._token.encode())
 
     def _welcome(self, scope: Scope, pairs: list[tuple[str, str]]) -> Response:

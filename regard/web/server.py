@@ -27,7 +27,9 @@ TRIED = 20  # ports, where the usual one is taken
 CHECKED = 1.0  # seconds between looks at whether the page is idle
 NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._[]:")  # signs of a host
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # what says that a browser would be seen
-ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)]
+ENDING = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGBREAK") if hasattr(signal, name)
+]
 
 
 def serve(

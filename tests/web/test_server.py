@@ -214,12 +214,15 @@ def enter(page: Served, address: str, **headers: str | None) -> http.client.HTTP
     return page.ask("GET", f"{parts.path}?{parts.query}", X_Regard_Token=None, **headers)
 
 
-def test_a_browser_is_called_with_what_opens_the_page_once(called: list[str]) -> None:
+def test_a_browser_is_called_with_what_opens_the_page_once(
+    called: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with serving(browse=True) as page:
         (address,) = called
         assert page.is_opened
         assert page.token not in address
         assert [enter(page, address).status for _ in range(3)] == [303, 401, 401]
+        assert "was shown once more, and refused" in capsys.readouterr().err
         assert [enter(page, page.address).status for _ in range(3)] == [303, 303, 303]
 
 
@@ -490,6 +493,12 @@ def hung_up(page: Served, process: subprocess.Popen[str], home: Path) -> list[tu
     return []
 
 
+def quit_at_the_keyboard(page: Served, process: subprocess.Popen[str], home: Path) -> list[tuple[int, str]]:
+    kept(page, process, home)
+    os.killpg(process.pid, signal.SIGQUIT)
+    return []
+
+
 def killed(page: Served, process: subprocess.Popen[str], home: Path) -> list[tuple[int, str]]:
     kept(page, process, home)
     process.kill()
@@ -526,7 +535,13 @@ def terminated(page: Served, process: subprocess.Popen[str], home: Path) -> list
     return [(each.status, json.loads(each.content)["error"]) for each in answers]  # type: ignore[attr-defined]
 
 
-SIGNALS = {"its terminal": hung_up, "kill -9": killed, "Ctrl-C at once": interrupted, "kill": terminated}
+SIGNALS = {
+    "its terminal": hung_up,
+    "Ctrl-\\": quit_at_the_keyboard,
+    "kill -9": killed,
+    "Ctrl-C at once": interrupted,
+    "kill": terminated,
+}
 
 
 @pytest.fixture(scope="module")
@@ -548,7 +563,9 @@ def test_however_it_ends_no_process_and_no_file_is_left(ended: dict[str, Ended],
 
 
 @needs_proc
-@pytest.mark.parametrize(("how", "code"), [("its terminal", 0), ("kill", 0), ("Ctrl-C at once", 130), ("kill -9", -9)])
+@pytest.mark.parametrize(
+    ("how", "code"), [("its terminal", 0), ("Ctrl-\\", 0), ("kill", 0), ("Ctrl-C at once", 130), ("kill -9", -9)]
+)
 def test_how_it_ended_is_what_a_shell_expects(ended: dict[str, Ended], how: str, code: int) -> None:
     assert ended[how].code == code
     if how != "kill -9":  # which may meet a process that is just being made

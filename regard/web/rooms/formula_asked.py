@@ -11,7 +11,7 @@ from regard.web.rooms.formula_call import Call
 
 Point = Annotated[list[float], Field(min_length=1, max_length=2)]
 Positive = Annotated[float, Field(gt=0)]
-PAIRS = 20_000_000  # of a query of the grid and a key
+PAIRS = 5_000_000  # of a query of the grid and a key: a few seconds, whatever the rule
 
 
 class Formula(Asked):
@@ -37,7 +37,7 @@ class Formula(Asked):
         "softmax", "proportional", "sparsemax", "entmax", "topk", "onehot", "uniform", "sigmoid", "conic", "raw"
     ]
     temperature: Positive = 1.0
-    alpha: Annotated[float, Field(ge=1, le=10)] = 1.5
+    alpha: Annotated[float, Field(ge=1, le=4)] = 1.5
     k: Annotated[int, Field(ge=1, le=2000)] = 3
     mask: Literal["all", "left", "nearest"] = "all"
     nearest: Annotated[int, Field(ge=1, le=2000)] = 3

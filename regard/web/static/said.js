@@ -13,10 +13,11 @@ export function tell(label, node) {
   }, 300);
 }
 
+// Beside a failure, which stays until it has been read.
 export function say(text) {
-  clearTimeout(clearing);
-  place().className = "said";
-  place().replaceChildren(element("span", { class: "unseen" }, text));
+  const heard = place().querySelector(".unseen") ?? element("span", { class: "unseen" });
+  heard.textContent = text;
+  place().append(heard);
 }
 
 export function fail(error) {

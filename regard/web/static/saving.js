@@ -39,15 +39,15 @@ export function standalone(svg) {
     rect.setAttribute(name, value);
     return rect;
   }, document.createElementNS("http://www.w3.org/2000/svg", "rect")));
-  return new XMLSerializer().serializeToString(copy);
+  return new XMLSerializer().serializeToString(copy).replace(/[\ufffe\uffff]/g, "\ufffd"); // which XML may not have
 }
 
-const DANGEROUS = /^[=+\-@\t\r]/; // what a spreadsheet would run
+const DANGEROUS = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/; // what a spreadsheet would run
 function cell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
   const words = DANGEROUS.test(value) ? `'${value}` : String(value);
-  return /[",\n\r]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
+  return /[",;\t\n\r]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
 }
 export const csv = rows => rows.map(row => row.map(cell).join(",")).join("\r\n") + "\r\n";
 
