@@ -170,6 +170,20 @@ def test_what_is_saved_of_such_cells_runs_in_no_spreadsheet(open_page: Callable[
         tab.wait_for_load_state("networkidle")
 
 
+def test_a_cell_that_is_missing_is_saved_as_an_empty_one(open_page: Callable[..., Any]) -> None:
+    text = "name,x,y\nAnn,1,2\n,2,4\nCid,3,5\n"
+    with open_page("#table?table=example") as tab:
+        tab.wait_for_load_state("networkidle")
+        tab.set_input_files("input[type=file]", {"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()})
+        tab.wait_for_selector(".answer-line:has-text('x = ')")
+        with tab.expect_download() as found:
+            tab.click(".saving button:text-is('CSV')")
+        header, *saved = Path(found.value.path()).read_text(encoding="utf-8").splitlines()
+        assert header == "name,x,y,weight"
+        assert sorted(line.split(",")[0] for line in saved) == ["", "Ann", "Cid"]
+        tab.wait_for_load_state("networkidle")
+
+
 def test_a_file_that_is_removed_meanwhile_is_said(
     exploring: Callable[..., contextlib.AbstractContextManager[Any]], tmp_path: Path
 ) -> None:
