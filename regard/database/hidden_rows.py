@@ -15,6 +15,9 @@ from regard.database.columns import CategoryColumn, NumberColumn, Quantity, Time
 from regard.database.leave_one_out import LeaveOneOut
 from regard.engines.torch_internals import use_one_core
 
+ROOM = 1e10
+"""How many times a factor must fit into the largest number: distances are some 10⁴ standard deviations at most."""
+
 
 class HiddenRows:
     """The error of leave-one-out, over the rows in which some key columns are complete.
@@ -76,13 +79,16 @@ class HiddenRows:
         return "root mean square" if isinstance(column, NumberColumn | TimeColumn) else "in standard deviations"
 
     def errors(self, widths: Sequence[Sequence[float | None]]) -> list[float]:
-        """The error by each of some lists of widths."""
+        """The error by each of some lists of widths; NaN where one is so small that scores would be no numbers."""
         missed, unit = self._missed
         if missed is None:
             return [math.nan] * len(widths)
         factors = torch.tensor([self._factors(each) for each in widths], dtype=torch.float64)
-        with ThreadPoolExecutor(1, "regard", initializer=use_one_core) as pool:
-            found = pool.submit(missed.errors, factors).result()
+        fits = (factors <= torch.finfo(torch.float32 if missed.compiled else missed.dtype).max / ROOM).all(-1)
+        found = torch.full((len(widths),), math.nan, dtype=torch.float64)
+        if bool(fits.any()):
+            with ThreadPoolExecutor(1, "regard", initializer=use_one_core) as pool:
+                found[fits] = pool.submit(missed.errors, factors[fits]).result()
         if self.measure == "Brier score":
             return found.tolist()
         return (found.sqrt() * (unit if self.measure == "root mean square" else 1.0)).tolist()
@@ -91,7 +97,8 @@ class HiddenRows:
         factors = []
         for place in self._quantities:
             width = widths[place]
-            factors.append(0.0 if width is None else (self._scale(place) / width) ** 2)
+            ratio = 0.0 if width is None else self._scale(place) / width
+            factors.append(ratio * ratio)  # ** would raise where the square is beyond the largest number
         for place in self._categories:
             mismatch = widths[place]
             factors.append(0.0 if mismatch is None else -math.log(max(mismatch, LEAST_MISMATCH)))

@@ -220,6 +220,27 @@ def test_a_question_that_fits_no_table_is_refused_in_words(served: Any, more: di
     assert words in found["error"]
 
 
+@pytest.mark.parametrize("operation", ["answer", "curve", "errors", "python"])
+@pytest.mark.parametrize("width", [5e-324, 1e-160, 1e-60, 1.0, 2.0, 1e160, 1e308])
+def test_a_width_that_is_a_number_is_answered_or_refused_in_words(served: Any, operation: str, width: float) -> None:
+    more: dict[str, dict[str, Any]] = {
+        "curve": {"at": [1.0, 2.0]},
+        "errors": {"tried": [width, 0.5]},
+        "python": {"name": "a.csv"},
+    }
+    for keys, query in (([1], [3.5]), ([0], ["Ada"]), ([1, 0], [3.5, "Ada"])):
+        asked: dict[str, Any] = {"table": "example", "keys": keys, "value": 2, "widths": [width] * len(keys)}
+        asked |= {} if operation == "errors" else {"query": query}
+        status, found = served.ask("table", operation, asked | more.get(operation, {}))
+        if width > 1 and 0 in keys:
+            assert (status, found["error"].partition(": got")[0]) == (
+                422,
+                "What a row weighs that differs in a category must be at most 1",
+            )
+        else:
+            assert status == 200, found
+
+
 @pytest.mark.parametrize(
     "more",
     [
