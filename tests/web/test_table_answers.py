@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
@@ -280,6 +282,28 @@ def test_the_most_frequent_categories_stand_side_by_side_and_the_others_outside(
     text = lines("code,kind", [(f"c{i % 4}", KINDS[i % 3]) for i in range(24)])
     found = served.answer("table", "points", {"table": served.drop("a.csv", text), "keys": [0], "value": 1})
     assert (found["columns"], found["lanes"]) == ([0, 1, 2, 3], list(KINDS))
+
+
+def test_of_a_value_s_categories_the_six_most_frequent_have_a_line(served: Any) -> None:
+    text = lines("x,kind", [(i, f"k{i % each}") for each in range(1, 10) for i in range(each)])
+    asked = {"table": served.drop("a.csv", text), "keys": [0], "value": 1}
+    assert served.answer("table", "points", asked)["lanes"] == [f"k{i}" for i in range(6)]
+    curve = served.answer("table", "curve", asked | {"query": [0.0], "at": [0.0, 3.0], "widths": [1e6]})
+    assert [each[0] for each in curve["shares"]] == pytest.approx([(9 - i) / 45 for i in range(6)])
+
+
+def test_what_a_mismatch_weighs_is_told_in_what_python_has(served: Any) -> None:
+    table = served.drop("a.csv", MIXED)
+    asked = {"table": table, "keys": [0, 1], "value": 3, "query": [7.5, 0], "widths": [2.0, 0.5]}
+    told = served.answer("table", "answer", asked)["report"]["notes"][-1]
+    assert "x: Gaussian(bandwidth=2) · kind: 0.6931 * Equal() · Softmax()" in told
+
+
+def test_a_worker_s_rooms_bring_no_server_along() -> None:
+    """What a worker imports is paid for by each of them."""
+    told = "import sys, regard.web.bench, regard.web.rooms; print({'starlette', 'uvicorn'} & {*sys.modules})"
+    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
 
 
 def test_a_table_is_described_with_columns_to_begin_with(served: Any) -> None:
