@@ -15,9 +15,6 @@ from regard.database.columns import CategoryColumn, NumberColumn, Quantity, Time
 from regard.database.leave_one_out import LeaveOneOut
 from regard.engines.torch_internals import use_one_core
 
-ROOM = 1e10
-"""How many times a factor must fit into the largest number: distances are some 10⁴ standard deviations at most."""
-
 
 class HiddenRows:
     """The error of leave-one-out, over the rows in which some key columns are complete.
@@ -84,11 +81,8 @@ class HiddenRows:
         if missed is None:
             return [math.nan] * len(widths)
         factors = torch.tensor([self._factors(each) for each in widths], dtype=torch.float64)
-        fits = (factors <= torch.finfo(torch.float32 if missed.compiled else missed.dtype).max / ROOM).all(-1)
-        found = torch.full((len(widths),), math.nan, dtype=torch.float64)
-        if bool(fits.any()):
-            with ThreadPoolExecutor(1, "regard", initializer=use_one_core) as pool:
-                found[fits] = pool.submit(missed.errors, factors[fits]).result()
+        with ThreadPoolExecutor(1, "regard", initializer=use_one_core) as pool:
+            found = pool.submit(missed.errors, factors).result()
         if self.measure == "Brier score":
             return found.tolist()
         return (found.sqrt() * (unit if self.measure == "root mean square" else 1.0)).tolist()
@@ -98,7 +92,7 @@ class HiddenRows:
         for place in self._quantities:
             width = widths[place]
             ratio = 0.0 if width is None else self._scale(place) / width
-            factors.append(ratio * ratio)  # ** would raise where the square is beyond the largest number
+            factors.append(ratio * ratio)  # infinite where ** would raise: the error is NaN then
         for place in self._categories:
             mismatch = widths[place]
             factors.append(0.0 if mismatch is None else -math.log(max(mismatch, LEAST_MISMATCH)))

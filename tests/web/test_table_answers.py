@@ -19,6 +19,8 @@ pytest.importorskip("pyarrow", reason="needs regard[tables]")
 
 from regard import Database
 from regard.database.render import answer_report
+from regard.web.rooms.table_kept import BUDGET, DATABASES, Tables
+from regard.web.settings import Limits
 
 
 @dataclass(frozen=True)
@@ -297,6 +299,35 @@ def test_what_a_mismatch_weighs_is_told_in_what_python_has(served: Any) -> None:
     asked = {"table": table, "keys": [0, 1], "value": 3, "query": [7.5, 0], "widths": [2.0, 0.5]}
     told = served.answer("table", "answer", asked)["report"]["notes"][-1]
     assert "x: Gaussian(bandwidth=2) · kind: 0.6931 * Equal() · Softmax()" in told
+
+
+def test_a_worker_keeps_tables_within_its_budget_the_last_one_in_any_case(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.csv" for name in "ab"]
+    for file in files:
+        file.write_text(NUMBERS, encoding="utf-8")
+    roomy, narrow = Tables(), Tables(budget=1)
+    for tables, keeps in ((roomy, True), (narrow, False)):
+        first = tables.get("a", files[0])
+        assert tables.get("a", files[0]) is first
+        last = tables.get("b", files[1])
+        assert tables.get("b", files[1]) is last
+        assert (tables.get("a", files[0]) is first) == keeps
+    size = roomy.get("a", files[0]).bytes
+    roomy.get("a", files[0]).database([1], 2)
+    assert roomy.get("a", files[0]).bytes > size > 60 * 8 * 2
+    assert Limits().memory // 4 >= BUDGET  # the rest is what answers are computed in
+
+
+def test_a_table_keeps_the_databases_that_were_asked_last(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(MIXED, encoding="utf-8")
+    kept = Tables().get("a", tmp_path / "a.csv")
+    choices = [([key], value) for key in range(4) for value in range(4) if key != value]
+    first, *others = (kept.database(*each) for each in choices[:DATABASES])
+    assert kept.database(*choices[0]) is first
+    kept.database(*choices[DATABASES])
+    assert kept.database(*choices[0]) is first  # asked again meanwhile
+    assert kept.database(*choices[1]) is not others[0]
+    assert DATABASES < 8
 
 
 def test_a_worker_s_rooms_bring_no_server_along() -> None:
