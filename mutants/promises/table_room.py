@@ -24,8 +24,8 @@ TABLE_ROOM = (
     Mutant(
         "a mismatch weighs what the page says",
         "regard/web/rooms/table.py",
-        "scores[column.name] = -math.log(width) * Equal()",
-        "scores[column.name] = Equal()",
+        "else -math.log(width) * Equal()",
+        "else Equal()",
         (f"{ANSWERS} -k given",),
     ),
     Mutant(
