@@ -87,11 +87,12 @@ def ask(
     rule = None if weights is None else named_rule(weights)
     with log.status(escape(f"reading {table.name}")):
         from regard.database import Answers, Database
+        from regard.database.database import pairs_of
         from regard.database.queries import says_nothing
         from regard.database.text_queries import delimiters_of
 
         database = Database.from_table(table, key=key, value=value, index=index)
-    delimiters = delimiters_of(database._pairs.keys)
+    delimiters = delimiters_of(pairs_of(database).keys)
     lines = [
         line
         for each in asked

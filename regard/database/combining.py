@@ -190,4 +190,6 @@ def joined(encoding: Encoding, places: Sequence[int]) -> str:
 
 def words(module: Score | Weights) -> str:
     """A score or a rule on one line."""
+    if isinstance(module, Scaled):
+        return f"{module.factor:.4g} * {words(module.score)}"
     return " ".join(str(module).split())

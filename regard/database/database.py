@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from regard.database.answer import Answer, Answers
-from regard.database.attending import Attender
+from regard.database.attending import Attender, Rows
 from regard.database.columns import names
 from regard.database.lookup import KeyIndex
 from regard.database.messages import missing_key
@@ -304,3 +304,18 @@ class Database:
     @cached_property
     def _attender(self) -> Attender:
         return Attender(self._pairs)
+
+
+def database_of(pairs: Pairs) -> Database:
+    """A database of columns that are there already."""
+    return Database._of(pairs)
+
+
+def pairs_of(database: Database) -> Pairs:
+    """The columns of a database."""
+    return database._pairs
+
+
+def rows_of(database: Database, columns: Sequence[int]) -> Rows:
+    """The rows in which some key columns are complete, with the matrices that answers are computed from."""
+    return database._attender.rows(columns)

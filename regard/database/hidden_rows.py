@@ -76,7 +76,7 @@ class HiddenRows:
         return "root mean square" if isinstance(column, NumberColumn | TimeColumn) else "in standard deviations"
 
     def errors(self, widths: Sequence[Sequence[float | None]]) -> list[float]:
-        """The error by each of some lists of widths."""
+        """The error by each of some lists of widths; NaN where one is so small that scores would be no numbers."""
         missed, unit = self._missed
         if missed is None:
             return [math.nan] * len(widths)
@@ -91,7 +91,8 @@ class HiddenRows:
         factors = []
         for place in self._quantities:
             width = widths[place]
-            factors.append(0.0 if width is None else (self._scale(place) / width) ** 2)
+            ratio = 0.0 if width is None else self._scale(place) / width
+            factors.append(ratio * ratio)  # infinite where ** would raise: the error is NaN then
         for place in self._categories:
             mismatch = widths[place]
             factors.append(0.0 if mismatch is None else -math.log(max(mismatch, LEAST_MISMATCH)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+EXAMPLES = {"example": Path(__file__).parent / "tables" / "graduates.csv"}  # tables that come with the page
+
 
 @dataclass(frozen=True)
 class Limits:

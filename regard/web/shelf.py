@@ -15,10 +15,9 @@ from regard.errors import MissingKey, TableError
 from regard.printable import on_one_line
 from regard.web.bench import GONE
 from regard.web.guard import TooMuch
-from regard.web.settings import Limits
+from regard.web.settings import EXAMPLES, Limits
 
 PACE = 16 << 10  # bytes a second, at least, of a file that arrives
-EXAMPLES = {"example": Path(__file__).parent / "tables" / "graduates.csv"}  # tables that come with the page
 KINDS = (".csv", ".tsv", ".parquet", ".feather", ".arrow", ".csv.gz", ".tsv.gz")
 
 

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from regard import Database
+from regard.database.database import rows_of
 from regard.database.hidden_rows import HiddenRows
 
 
 def hidden(keys: dict[str, list[object]], values: list[object]) -> HiddenRows:
-    return HiddenRows(Database(keys, values)._attender.rows(range(len(keys))))
+    return HiddenRows(rows_of(Database(keys, values), range(len(keys))))
 
 
 def test_of_categories_alone_what_differs_weighs_nothing_unless_it_is_told_to() -> None:
@@ -40,6 +41,20 @@ def test_vectors_are_missed_by_so_many_standard_deviations() -> None:
     assert small.measure == "in standard deviations"
     assert 0.5 < small.errors([[100.0]])[0] < 1.5
     assert 0.5 < large.errors([[100.0]])[0] < 1.5
+
+
+@pytest.mark.parametrize("count", [20, 400, 600])
+def test_the_narrowest_width_is_the_nearest_row_or_too_narrow_to_be_weighed(count: int) -> None:
+    x = [float(i**2) for i in range(count)]  # the nearest is the one before, but for the first row
+    values = [float((i * 37) % 11) for i in range(count)]
+    nearest = math.sqrt(sum((values[i] - values[abs(i - 1)]) ** 2 for i in range(count)) / count)
+    found = hidden({"x": x}, values).errors([[0.01], [5e-324], [1e-160], [1e-12], [1e308], [0.02]])
+    assert [found[0], found[-1]] == pytest.approx([nearest] * 2, rel=1e-5)
+    assert all(math.isnan(error) for error in found[1:3])
+    assert math.isnan(found[3]) or found[3] == pytest.approx(nearest, rel=1e-5)
+    others = [sum(values[:i] + values[i + 1 :]) / (count - 1) for i in range(count)]
+    alike = math.sqrt(sum((value - guess) ** 2 for value, guess in zip(values, others, strict=True)) / count)
+    assert found[4] == pytest.approx(alike, rel=1e-5)
 
 
 @pytest.mark.parametrize("values", [[1.0], ["a", "b", "c", "d"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import http.client
 import json
@@ -19,13 +20,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
 pytest.importorskip("starlette", reason="needs regard[web]")
 pytest.importorskip("uvicorn", reason="needs regard[web]")
+
+from regard.web import workers
+from regard.web.asked import AboutTable
+from regard.web.bench import Job, Reply
+from regard.web.settings import Settings
 
 CRLF = b"\r\n"
 ECHO = "/ask/trouble/echo"
@@ -701,6 +707,42 @@ def test_long_work_for_one_does_not_stop_another(page: Page) -> None:
             connection.recv(1)
         connection.settimeout(30)
         assert received(connection).status == 200
+
+
+class Standing:
+    """A worker that is as busy as it is told to be, and says which one it is."""
+
+    made: ClassVar[list[Standing]] = []
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self.load, self.busy_for = 0, 0.0
+        self.made.append(self)
+
+    async def run(self, job: Job) -> Reply:
+        return Reply(200, str(self.made.index(self)).encode())
+
+
+def test_who_asks_about_the_same_goes_to_another_worker_where_that_one_is_busy_for_long(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(workers, "Worker", Standing)
+    monkeypatch.setattr(Standing, "made", [])
+    both = workers.Workers(Settings(workers=2), tmp_path)
+
+    def asked(table: str) -> int:
+        return int(asyncio.run(both.run(Job("table", "open", AboutTable(table=table)))).body)
+
+    known = asked("a")
+    busy, idle = Standing.made[known], Standing.made[1 - known]
+    busy.load, busy.busy_for = 1, workers.LONG / 2
+    assert asked("a") == known  # it has the table in memory, and soon has time
+    assert asked("b") == 1 - known
+    idle.load, busy.busy_for = 1, workers.LONG * 2
+    assert asked("a") == known  # the other has no time either
+    idle.load = 0
+    assert asked("a") == 1 - known
+    busy.load, busy.busy_for = 0, 0.0
+    assert asked("a") == 1 - known  # it has the table now
 
 
 def test_200_who_ask_at_once_are_all_answered(page: Page) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
@@ -17,6 +19,8 @@ pytest.importorskip("pyarrow", reason="needs regard[tables]")
 
 from regard import Database
 from regard.database.render import answer_report
+from regard.web.rooms.table_kept import BUDGET, DATABASES, Tables
+from regard.web.settings import Limits
 
 
 @dataclass(frozen=True)
@@ -280,6 +284,57 @@ def test_the_most_frequent_categories_stand_side_by_side_and_the_others_outside(
     text = lines("code,kind", [(f"c{i % 4}", KINDS[i % 3]) for i in range(24)])
     found = served.answer("table", "points", {"table": served.drop("a.csv", text), "keys": [0], "value": 1})
     assert (found["columns"], found["lanes"]) == ([0, 1, 2, 3], list(KINDS))
+
+
+def test_of_a_value_s_categories_the_six_most_frequent_have_a_line(served: Any) -> None:
+    text = lines("x,kind", [(i, f"k{i % each}") for each in range(1, 10) for i in range(each)])
+    asked = {"table": served.drop("a.csv", text), "keys": [0], "value": 1}
+    assert served.answer("table", "points", asked)["lanes"] == [f"k{i}" for i in range(6)]
+    curve = served.answer("table", "curve", asked | {"query": [0.0], "at": [0.0, 3.0], "widths": [1e6]})
+    assert [each[0] for each in curve["shares"]] == pytest.approx([(9 - i) / 45 for i in range(6)])
+
+
+def test_what_a_mismatch_weighs_is_told_in_what_python_has(served: Any) -> None:
+    table = served.drop("a.csv", MIXED)
+    asked = {"table": table, "keys": [0, 1], "value": 3, "query": [7.5, 0], "widths": [2.0, 0.5]}
+    told = served.answer("table", "answer", asked)["report"]["notes"][-1]
+    assert "x: Gaussian(bandwidth=2) · kind: 0.6931 * Equal() · Softmax()" in told
+
+
+def test_a_worker_keeps_tables_within_its_budget_the_last_one_in_any_case(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.csv" for name in "ab"]
+    for file in files:
+        file.write_text(NUMBERS, encoding="utf-8")
+    roomy, narrow = Tables(), Tables(budget=1)
+    for tables, keeps in ((roomy, True), (narrow, False)):
+        first = tables.get("a", files[0])
+        assert tables.get("a", files[0]) is first
+        last = tables.get("b", files[1])
+        assert tables.get("b", files[1]) is last
+        assert (tables.get("a", files[0]) is first) == keeps
+    size = roomy.get("a", files[0]).bytes
+    roomy.get("a", files[0]).database([1], 2)
+    assert roomy.get("a", files[0]).bytes > size > 60 * 8 * 2
+    assert Limits().memory // 4 >= BUDGET  # the rest is what answers are computed in
+
+
+def test_a_table_keeps_the_databases_that_were_asked_last(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(MIXED, encoding="utf-8")
+    kept = Tables().get("a", tmp_path / "a.csv")
+    choices = [([key], value) for key in range(4) for value in range(4) if key != value]
+    first, *others = (kept.database(*each) for each in choices[:DATABASES])
+    assert kept.database(*choices[0]) is first
+    kept.database(*choices[DATABASES])
+    assert kept.database(*choices[0]) is first  # asked again meanwhile
+    assert kept.database(*choices[1]) is not others[0]
+    assert DATABASES < 8
+
+
+def test_a_worker_s_rooms_bring_no_server_along() -> None:
+    """What a worker imports is paid for by each of them."""
+    told = "import sys, regard.web.bench, regard.web.rooms; print({'starlette', 'uvicorn'} & {*sys.modules})"
+    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
 
 
 def test_a_table_is_described_with_columns_to_begin_with(served: Any) -> None:

@@ -338,6 +338,67 @@ def test_all_of_it_is_saved(open_room: Open, weather: Path) -> None:
         assert printed.getvalue() == f"{table.attend(10.0, score=Gaussian(2.5))}\n"
 
 
+def held(tab: Any, operation: str) -> list[Any]:
+    """The questions of an operation from now on: none arrives at the server before it is let go on."""
+    found: list[Any] = []
+    tab.route(f"**/ask/table/{operation}", lambda route: found.append(route))
+    return found
+
+
+def until(tab: Any, holds: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if holds():
+            return
+        tab.wait_for_timeout(20)
+    raise AssertionError("it did not come to that")
+
+
+def test_an_answer_along_another_key_is_not_drawn(open_room: Open) -> None:
+    with open_room("?keys=3~1&value=5") as tab:
+        curves, answers = held(tab, "curve"), held(tab, "answer")
+        tab.fill("input[name=query-1]", "2024-05-05")  # the curve along the temperature is another one
+        tab.keyboard.press("Enter")
+        until(tab, lambda: len(curves) == len(answers) == 1)
+        tab.select_option("select[name=along]", label="date")
+        expect(tab, ".drawn .points").to_have_count(1)
+        for late in (curves[0], answers[0]):
+            late.continue_()
+        until(tab, lambda: len(curves) == len(answers) == 2)  # the next are asked once those are there
+        expect(tab, ".drawn .curve").to_have_count(0)
+        expect(tab, ".drawn .output").to_have_count(0)
+        for right in (curves[1], answers[1]):
+            right.continue_()
+        expect(tab, ".drawn .output").to_have_count(1)
+        settle(tab)
+        with tab.expect_download() as found:
+            tab.click(".saving button:text-is('JSON')")
+            until(tab, lambda: len(answers) == 3)
+            answers[2].continue_()
+        curve = json.loads(Path(found.value.path()).read_text(encoding="utf-8"))["curve"]
+        first = (date(2024, 1, 1) - date(1970, 1, 1)).days
+        assert (curve["across"], curve["at"][0]) == ("date", first)
+
+
+@pytest.mark.parametrize("by", ["other columns", "another table", "another room"])
+def test_what_is_asked_no_more_is_ended(open_room: Open, by: str) -> None:
+    with open_room() as tab:
+        ended: list[str] = []
+        tab.on("requestfailed", lambda request: ended.append(urlsplit(request.url).path.rpartition("/")[2]))
+        questions = held(tab, "best")
+        tab.select_option("select[name=key-0]", label="date (date)")
+        until(tab, lambda: len(questions) == 1)
+        assert ended == []
+        if by == "other columns":
+            tab.select_option("select[name=value]", label="temperature")
+        elif by == "another table":
+            tab.select_option("select[name=table]", "example")
+        else:
+            tab.evaluate("location.hash = '#formula'")
+        until(tab, lambda: "best" in ended)
+        tab.unroute_all()  # the next is let go on
+        tab.wait_for_load_state("networkidle")
+
+
 def test_the_address_holds_the_state_and_never_the_data(open_room: Open, weather: Path) -> None:
     with open_room("?table=t1&keys=3~2&value=5&q=8.5~1&w=2~0.2&along=0") as tab:
         assert float(tab.input_value("input[name=query-0]")) == 8.5

@@ -170,6 +170,20 @@ def test_what_is_saved_of_such_cells_runs_in_no_spreadsheet(open_page: Callable[
         tab.wait_for_load_state("networkidle")
 
 
+def test_a_cell_that_is_missing_is_saved_as_an_empty_one(open_page: Callable[..., Any]) -> None:
+    text = "name,x,y\nAnn,1,2\n,2,4\nCid,3,5\n"
+    with open_page("#table?table=example") as tab:
+        tab.wait_for_load_state("networkidle")
+        tab.set_input_files("input[type=file]", {"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()})
+        tab.wait_for_selector(".answer-line:has-text('x = ')")
+        with tab.expect_download() as found:
+            tab.click(".saving button:text-is('CSV')")
+        header, *saved = Path(found.value.path()).read_text(encoding="utf-8").splitlines()
+        assert header == "name,x,y,weight"
+        assert sorted(line.split(",")[0] for line in saved) == ["", "Ann", "Cid"]
+        tab.wait_for_load_state("networkidle")
+
+
 def test_a_file_that_is_removed_meanwhile_is_said(
     exploring: Callable[..., contextlib.AbstractContextManager[Any]], tmp_path: Path
 ) -> None:
@@ -204,6 +218,27 @@ def test_a_question_that_fits_no_table_is_refused_in_words(served: Any, more: di
     status, found = served.ask("table", "answer", {"table": table, "keys": [0], "value": 3, "query": [7.0]} | more)
     assert status == 422, found
     assert words in found["error"]
+
+
+@pytest.mark.parametrize("operation", ["answer", "curve", "errors", "python"])
+@pytest.mark.parametrize("width", [5e-324, 1e-160, 1e-60, 1.0, 2.0, 1e160, 1e308])
+def test_a_width_that_is_a_number_is_answered_or_refused_in_words(served: Any, operation: str, width: float) -> None:
+    more: dict[str, dict[str, Any]] = {
+        "curve": {"at": [1.0, 2.0]},
+        "errors": {"tried": [width, 0.5]},
+        "python": {"name": "a.csv"},
+    }
+    for keys, query in (([1], [3.5]), ([0], ["Ada"]), ([1, 0], [3.5, "Ada"])):
+        asked: dict[str, Any] = {"table": "example", "keys": keys, "value": 2, "widths": [width] * len(keys)}
+        asked |= {} if operation == "errors" else {"query": query}
+        status, found = served.ask("table", operation, asked | more.get(operation, {}))
+        if width > 1 and 0 in keys:
+            assert (status, found["error"].partition(": got")[0]) == (
+                422,
+                "What a row weighs that differs in a category must be at most 1",
+            )
+        else:
+            assert status == 200, found
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from regard import Answer, Database, Equal, Gaussian, Score
 from regard.database.answer import jsonable
 from regard.database.columns import CategoryColumn, Column, Quantity
+from regard.database.database import pairs_of
 from regard.database.precision import WORTHWHILE
 from regard.database.render import answer_report, entry_text
 from regard.errors import OptionError
@@ -37,11 +38,10 @@ from regard.web.rooms.table_columns import (
     written,
 )
 from regard.web.rooms.table_kept import Kept, Tables
-from regard.web.rooms.table_points import points
+from regard.web.rooms.table_points import SHARES, points
 from regard.web.rooms.table_python import lines
 from regard.web.settings import Settings
 
-SHARES = 6  # categories whose probabilities are shown
 MOST_NOTES = 12
 LONGEST_CELL = 2000  # letters of one that is saved
 
@@ -87,7 +87,8 @@ class TableRoom:
         database = kept.database(asked.keys, asked.value)
         query = _query(asked, database)
         (answer,) = database.attend([query], score=_score(asked, database), top=asked.top)
-        keys, value = database._pairs.keys, database._pairs.values[0]
+        pairs = pairs_of(database)
+        keys, value = pairs.keys, pairs.values[0]
         rows = [row.index for row in answer.rows]
         return {
             "found": answer.found,
@@ -116,7 +117,7 @@ class TableRoom:
             answers = [database.attend([each], score=score, top=1)[0] for each in queries]
         else:
             answers = list(database.attend(queries, score=score, top=1))
-        value = database._pairs.values[0]
+        value = pairs_of(database).values[0]
         outputs = [_output(value, answer) for answer in answers]
         shares = _shares(value, answers) if isinstance(value, CategoryColumn) else None
         return {
@@ -130,12 +131,12 @@ class TableRoom:
         """The rows as points, or counted in cells where they are many."""
         database = self._tables.get(asked.table, file).database(asked.keys, asked.value)
         along = _along(asked, database)
-        rows = database._pairs.complete_in([asked.along])
-        value = database._pairs.values[0]
+        rows = pairs_of(database).complete_in([asked.along])
+        value = pairs_of(database).values[0]
         found = points(along, value, rows)
         if found["lanes"] is not None:
             assert isinstance(value, CategoryColumn)
-            found["lanes"] = [short_name(entry_text(value.categories[code])) for code in found["lanes"][:SHARES]]
+            found["lanes"] = [short_name(entry_text(value.categories[code])) for code in found["lanes"]]
         return found
 
     def errors(self, asked: AboutErrors, file: Path) -> Any:
@@ -148,6 +149,9 @@ class TableRoom:
         best = hidden.best if any(asked.width(each) is None for each in asked.known) else []
         held = [asked.width(key) if asked.width(key) is not None else best[at] for at, key in enumerate(asked.known)]
         widths = [[*held[:place], tried, *held[place + 1 :]] for tried in asked.tried]
+        columns = pairs_of(kept.database(asked.keys, asked.value)).keys
+        for each in widths:
+            _check(each, [columns[key] for key in asked.known])
         return {
             "tried": asked.tried,
             "errors": hidden.errors(widths),
@@ -160,30 +164,34 @@ class TableRoom:
         kept = self._tables.get(asked.table, file)
         database = kept.database(asked.keys, asked.value)
         label = None if asked.label is None else kept.column(asked.label)
-        pairs = database._pairs
+        pairs = pairs_of(database)
+        _check([asked.width(place) for place in asked.known], [pairs.keys[place] for place in asked.known])
         return {"python": lines(asked, pairs.keys, pairs.values[0], label, _query(asked, database))}
 
 
 def _query(asked: AboutQuery, database: Database) -> dict[str, Any]:
     """The query by names, as the library takes it."""
-    keys = database._pairs.keys
+    keys = pairs_of(database).keys
     return {keys[place].name: entry_of(keys[place], asked.query[place]) for place in asked.known}
 
 
 def _score(asked: AboutWidths, database: Database) -> dict[str, Score] | None:
     """A score for each key that was given a width; None where the table chooses them all."""
+    keys = pairs_of(database).keys
+    widths, columns = [asked.width(place) for place in asked.known], [keys[place] for place in asked.known]
+    _check(widths, columns)
     scores: dict[str, Score] = {}
-    for place in asked.known:
-        width, column = asked.width(place), database._pairs.keys[place]
-        if width is None:
-            continue
-        if isinstance(column, Quantity):
-            scores[column.name] = Gaussian(width)
-        elif width > 1:
-            raise OptionError(f"What a row weighs that differs in a category must be at most 1: got {width:g}.")
-        else:
-            scores[column.name] = -math.log(width) * Equal()
+    for width, column in zip(widths, columns, strict=True):
+        if width is not None:
+            scores[column.name] = Gaussian(width) if isinstance(column, Quantity) else -math.log(width) * Equal()
     return scores or None
+
+
+def _check(widths: Sequence[float | None], columns: Sequence[Column]) -> None:
+    """Raise unless the widths of keys are some that they can have."""
+    for width, column in zip(widths, columns, strict=True):
+        if width is not None and width > 1 and not isinstance(column, Quantity):
+            raise OptionError(f"What a row weighs that differs in a category must be at most 1: got {width:g}.")
 
 
 def _lying(column: Column, rows: list[int]) -> list[float | None]:
@@ -197,7 +205,7 @@ def _lying(column: Column, rows: list[int]) -> list[float | None]:
 def _along(asked: AboutQuery | AboutPoints, database: Database) -> Column:
     if asked.along >= len(asked.keys):
         raise OptionError(f"`along` must be from 0 to {len(asked.keys) - 1}: got {asked.along}.")
-    return database._pairs.keys[asked.along]
+    return pairs_of(database).keys[asked.along]
 
 
 def _output(value: Column, answer: Answer) -> dict[str, Any]:

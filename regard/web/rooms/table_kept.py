@@ -9,6 +9,7 @@ import torch
 
 from regard import Database
 from regard.database.columns import CategoryColumn, Column, Quantity
+from regard.database.database import database_of, rows_of
 from regard.database.hidden_rows import HiddenRows
 from regard.database.whole_table import WholeTable, read_whole
 from regard.errors import OptionError, RegardError, TableError
@@ -43,7 +44,7 @@ class Kept:
             self.column(place)
         chosen = (*keys, value)
         if chosen not in self._databases:
-            self._databases[chosen] = Database._of(self.whole.pairs(keys, value))
+            self._databases[chosen] = database_of(self.whole.pairs(keys, value))
         self._databases.move_to_end(chosen)
         while len(self._databases) > DATABASES:
             self._databases.popitem(last=False)
@@ -53,7 +54,7 @@ class Kept:
         """The error of leave-one-out for queries that know some of the keys."""
         chosen = (*keys, value, -1, *known)
         if self._hidden is None or self._hidden[0] != chosen:
-            self._hidden = chosen, HiddenRows(self.database(keys, value)._attender.rows(known))
+            self._hidden = chosen, HiddenRows(rows_of(self.database(keys, value), known))
         return self._hidden[1]
 
 

@@ -12,7 +12,8 @@ from regard.web.rooms.table_columns import frequent, is_line, numbers_of, reach
 
 POINTS = 2500
 CELLS = (120, 68)  # across, and up
-LANES = 16  # categories that stand side by side
+LANES = 16  # categories of a key that stand side by side
+SHARES = 6  # categories of a value whose probabilities are shown
 
 
 def points(across: Column, up: Column, rows: Tensor) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def points(across: Column, up: Column, rows: Tensor) -> dict[str, Any]:
     shown = frequent(across, LANES) if isinstance(across, CategoryColumn) else None
     found["columns"] = shown
     if isinstance(up, CategoryColumn):
-        return found | {"lanes": frequent(up, LANES)}
+        return found | {"lanes": frequent(up, SHARES)}
     if not is_line(up):
         return found
     heights = numbers_of(up)[rows]

@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.database.columns import Column, Quantity
 from regard.web.rooms.table_asked import AboutLines
-from regard.web.shelf import EXAMPLES
+from regard.web.settings import EXAMPLES
 
 
 def lines(asked: AboutLines, keys: Sequence[Column], value: Column, label: Column | None, query: dict[str, Any]) -> str:

@@ -6,7 +6,6 @@ import { marks } from "./table-axes.js";
 
 const TOP = 26, RIGHT = 16, BOTTOM = 48;
 const DENSE = 5; // shades of cells
-const LINES = 6;
 const LETTER = 7, SAMPLE = 26, ENTRY = 18; // of the legend: a letter, a line, and how far its rows are apart
 
 const wide = marks => Math.max(...marks.map(({ words }) => words.length), 1) * 6.6;
@@ -72,7 +71,7 @@ export class Picture {
     this.isShares = points.lanes !== null;
     [this.from, this.to] = along.role === "line" ? widened(along.low, along.high) : [-0.5, points.columns.length - 0.5];
     [this.low, this.high] = this.isShares ? [0, 1] : this.heights();
-    this.legend = this.isShares ? entries(points.lanes.slice(0, LINES), width) : [];
+    this.legend = this.isShares ? entries(points.lanes, width) : [];
     this.top = TOP + (this.legend.length ? (this.legend.at(-1).row + 1) * ENTRY + 10 : 0);
     this.height += this.top - TOP;
     this.upMarks = this.isShares ? [0, 0.25, 0.5, 0.75, 1].map(at => ({ at, words: `${100 * at}%` })) : marks(this.value, this.low, this.high, this.height > 340 ? 6 : 4);
@@ -142,7 +141,7 @@ export class Picture {
     if (!curve) return [];
     if (this.along.role !== "line") return this.columnsDrawn();
     if (isShares) {
-      return curve.shares.slice(0, LINES).map((shares, place) => shape("path", { d: path(curve.at, shares, across, up), class: `curve share share-${place}` }));
+      return curve.shares.map((shares, place) => shape("path", { d: path(curve.at, shares, across, up), class: `curve share share-${place}` }));
     }
     return [
       shape("path", { d: band(curve.at, curve.values, curve.spreads, across, up, [this.low, this.high]), class: "band" }),
@@ -157,7 +156,7 @@ export class Picture {
       const place = curve.at.indexOf(code);
       if (place < 0) return [];
       const [x0, x1] = [across(column - 0.32), across(column + 0.32)];
-      if (this.isShares) return curve.shares.slice(0, LINES).map((shares, line) => shares[place] === null ? null : shape("path", { d: `M${x0} ${up(shares[place])}H${x1}`, class: `curve share share-${line}` }));
+      if (this.isShares) return curve.shares.map((shares, line) => shares[place] === null ? null : shape("path", { d: `M${x0} ${up(shares[place])}H${x1}`, class: `curve share share-${line}` }));
       const [value, spread] = [curve.values[place], curve.spreads[place]];
       if (value === null) return [];
       const top = each => up(Math.min(each + spread, this.high));
@@ -207,8 +206,7 @@ export class Picture {
   output(answer) {
     const { across, up, points } = this, x = across(answer.at), { number, spread, shares } = answer.output;
     if (this.isShares) {
-      const lanes = points.lanes.slice(0, LINES);
-      return (shares ?? []).filter(([name]) => lanes.includes(name)).map(([, share]) => shape("circle", { cx: x, cy: up(share), r: 5.5, class: "output" }));
+      return (shares ?? []).filter(([name]) => points.lanes.includes(name)).map(([, share]) => shape("circle", { cx: x, cy: up(share), r: 5.5, class: "output" }));
     }
     if (number === null) return [];
     return [

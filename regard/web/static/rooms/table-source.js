@@ -62,7 +62,6 @@ export function source(room, about) {
   return {
     root: element("div", { class: "source" }, picked.root, element("div", { class: "opening" }, choose, input, hint)),
     nameOf: table => tables.find(each => each.table === table)?.name ?? "table.csv",
-    has: table => tables.some(each => each.table === table),
     first: () => tables[0].table,
     set: picked.set,
     leave() {

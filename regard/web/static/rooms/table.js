@@ -24,6 +24,7 @@ class Room {
     Object.assign(this, { root, keep, about, table: null, columns: [], keys: [], query: [], widths: [], best: [], errors: [], ended: [] });
     this.opening = latest();
     this.turn = 0;
+    this.asking = new AbortController();
     this.build(about);
     this.begin(state);
   }
@@ -59,9 +60,16 @@ class Room {
     this.open(table, given);
   }
 
+  // What was asked before is asked no more, neither here nor of the server: it would compute on, and others would wait.
+  begins() {
+    this.turn += 1;
+    this.asking.abort();
+    this.asking = new AbortController();
+  }
+
   // Opens a table; what the address says of it is taken, as far as the table has it.
   async open(table, given = null) {
-    this.turn += 1;
+    this.begins();
     this.table = table;
     this.source.set(table);
     this.waits("Reading the table …");
@@ -101,7 +109,7 @@ class Room {
   }
 
   refuse(message) {
-    this.turn += 1;
+    this.begins();
     this.notice.replaceChildren(message);
     this.notice.hidden = false;
     this.shown.hidden = this.controls.hidden = true;
@@ -110,7 +118,7 @@ class Room {
 
   // Other columns: everything is asked anew.
   choose(keys, value, given = null) {
-    this.turn += 1;
+    this.begins();
     Object.assign(this, { keys, value, best: [], points: null, answer: null, curve: null, picture: null });
     this.query = keys.map((key, place) => this.legal(key, given?.query?.[place]) ?? this.middle(key));
     const first = keys.findIndex(key => this.columns[key].role === "line");
@@ -267,10 +275,11 @@ class Room {
     this.askBest();
   }
 
-  async guarded(work) {
+  // Asks about the columns that are chosen; undefined where others were chosen meanwhile, or the room was left.
+  async guarded(operation, body) {
     const { turn } = this;
     try {
-      const found = await work();
+      const found = await ask("table", operation, body, this.asking.signal);
       return turn === this.turn && !this.hasLeft ? found : undefined;
     } catch (error) {
       if (turn === this.turn && !this.hasLeft) this.wrong(error);
@@ -289,20 +298,19 @@ class Room {
 
   askPoints = async () => {
     const { keys, value, along, table } = this;
-    const points = await this.guarded(() => ask("table", "points", { table, keys, value, along }));
+    const points = await this.guarded("points", { table, keys, value, along });
     if (!points || along !== this.along) return;
     this.points = points;
     this.draw();
   };
 
   askAnswer = paced(async () => {
-    const top = this.opened.rows <= 400 ? 400 : 40, began = performance.now();
-    const answer = await this.guarded(() => ask("table", "answer", { ...this.question(), top }));
-    if (!answer) return;
-    this.answer = { ...answer, place: this.along };
+    const top = this.opened.rows <= 400 ? 400 : 40, { along } = this;
+    const answer = await this.guarded("answer", { ...this.question(), top });
+    if (!answer || along !== this.along) return;
+    this.answer = { ...answer, place: along };
     this.shown.classList.remove("busy");
     this.showAnswer();
-    this.took = performance.now() - began;
   });
 
   askCurve() {
@@ -317,13 +325,14 @@ class Room {
     const piece = this.isLarge ? Math.max(Math.floor(AT_ONCE / this.opened.rows), 1) : places.length;
     const order = this.isLarge && isLine ? coarseFirst(places.length) : [...places.keys()];
     const known = new Map();
-    for (let begin = 0; begin < order.length && mine === this.curveTurn; begin += piece) {
+    for (let begin = 0; begin < order.length; begin += piece) {
       // Who slides the query waits for answers, not for the curve.
       while (this.isLarge && performance.now() - (this.moved ?? -1e6) < REST && known.size > 0 && mine === this.curveTurn) await new Promise(after => setTimeout(after, 60));
+      if (mine !== this.curveTurn) return;
       const asked = order.slice(begin, begin + piece), at = asked.map(place => places[place]);
-      const found = await this.guarded(() => ask("table", "curve", { ...this.question(), at }));
-      if (!found) return;
-      asked.forEach((place, nth) => known.set(place, nth >= 0 && { at: at[nth], value: found.values[nth], spread: found.spreads[nth], shares: found.shares?.map(each => each[nth]) ?? null }));
+      const found = await this.guarded("curve", { ...this.question(), at });
+      if (!found || along !== this.along) return;
+      asked.forEach((place, nth) => known.set(place, { at: at[nth], value: found.values[nth], spread: found.spreads[nth], shares: found.shares?.map(each => each[nth]) ?? null }));
       if (known.size >= Math.min(FIRST, places.length)) this.curveArrives(known);
     }
   });
@@ -340,7 +349,7 @@ class Room {
 
   askBest = async () => {
     const { table, keys, value } = this;
-    const best = await this.guarded(() => ask("table", "best", { table, keys, value, aside: this.isLarge }));
+    const best = await this.guarded("best", { table, keys, value, aside: this.isLarge });
     if (!best) return;
     this.best = best.widths;
     for (const each of this.panels) each.showWidth();
@@ -358,7 +367,7 @@ class Room {
       const piece = this.isLarge ? 2 : tried.length;
       for (let begin = 0; begin < order.length; begin += piece) {
         const asked = order.slice(begin, begin + piece);
-        const found = await this.guarded(() => ask("table", "errors", { table: this.table, keys: this.keys, value: this.value, widths: held, along: place, tried: asked.map(each => tried[each]) }));
+        const found = await this.guarded("errors", { table: this.table, keys: this.keys, value: this.value, widths: held, along: place, tried: asked.map(each => tried[each]) });
         if (!found || mine !== this.errorTurn || turn !== this.turn) return;
         asked.forEach((each, nth) => known.set(each, [tried[each], found.errors[nth]]));
         this.errors[place] = { known: [...known].sort(([one], [other]) => one - other).map(([, each]) => each), measure: found.measure, hidden: found.hidden };
@@ -443,7 +452,7 @@ class Room {
 
   async csv() {
     const { report, weights } = await ask("table", "answer", { ...this.question(), top: 400, told: 100 });
-    return [report.header, ...report.raw.map((row, place) => [...row.map(each => (typeof each === "object" ? JSON.stringify(each) : each)), weights[place]])];
+    return [report.header, ...report.raw.map((row, place) => [...row.map(each => (each !== null && typeof each === "object" ? JSON.stringify(each) : each)), weights[place]])];
   }
 
   async data() {
@@ -465,7 +474,7 @@ class Room {
 
   leave() {
     this.hasLeft = true;
-    this.turn += 1;
+    this.begins();
     this.curveTurn = this.errorTurn = -1;
     this.opening.end();
     clearTimeout(this.resting);
