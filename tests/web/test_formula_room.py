@@ -138,10 +138,45 @@ def test_a_key_is_dragged_deleted_and_switched_off_by_mouse(tab: Any) -> None:
     assert found["weights"][8] == 0 != heavy
     expect_count(tab, ".key-handle.is-off", 1)
     tab.click("button:text-is('Delete')")
-    assert len(column(tab)["keys"]) == 10
     expect_count(tab, ".key-handle", 10)
-    tab.locator(".weights-list .entry").nth(1).click()
-    expect(tab, ".stepper output").to_have_text("Key k₂")
+    tab.locator(".weights-list .entry").nth(8).click()
+    expect(tab, ".stepper output").to_have_text("Key k₁₀")  # each keeps its name
+    found = column(tab)
+    assert found["names"] == [1, 2, 3, 4, 5, 6, 7, 8, 10, 11]
+    assert len(found["keys"]) == 10
+
+
+def test_changes_are_undone_one_at_a_time_and_what_one_began_with_comes_back(tab: Any) -> None:
+    tab.wait_for_selector(".key-handle")
+    again, first, pixels = tab.get_by_role("button", name="Begin again"), column(tab), units(tab)
+    assert again.is_disabled()
+    seen = [first]
+    dragged(tab, middle(tab, KEY, 8), (-0.6 * pixels, 0.3 * pixels))
+    seen.append(column(tab))
+    for key in ("m", "ArrowUp", "ArrowUp", "Delete", "a"):
+        tab.keyboard.press(key)
+        seen.append(column(tab))
+    labelled(tab, "Its value").press("Home")
+    told = ("keys", "values", "on", "names")
+    tab.focus(".plane-drawing")
+    assert [seen[-1][each] for each in ("names", "query")] == [[1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12], first["query"]]
+    while seen:
+        tab.keyboard.press("Control+z")
+        found, before = column(tab), seen.pop()
+        assert [found[each] for each in told] == [before[each] for each in told]
+    expect(tab, "#said").to_contain_text("The last change is undone.")
+    tab.keyboard.press("Control+z")
+    expect(tab, "#said").to_contain_text("There is no change to undo.")
+    for key in ("q", "ArrowLeft", "n", "Delete"):
+        tab.keyboard.press(key)
+    again.click()
+    assert column(tab) == first
+    assert again.is_disabled()
+    tab.focus(".plane-drawing")
+    tab.keyboard.press("Meta+z")
+    found = column(tab)
+    assert len(found["keys"]) == 10
+    assert found["query"] == pytest.approx([0.05, -0.3])
 
 
 def test_a_click_places_the_query_and_a_double_click_adds_a_key_and_leaves_it(tab: Any) -> None:
@@ -251,6 +286,16 @@ def test_two_scores_and_rules_are_compared_over_the_same_keys(tab: Any) -> None:
     assert first["keys"] == other["keys"]
     assert (first["rule"], other["rule"]) == ("softmax", "proportional")
     assert first["weights"] != other["weights"]
+    # As long, and as thick, for the same weight on both sides.
+    weights = first["weights"] + other["weights"]
+    for selector, name in ((".columns .bar", "width"), (".columns .thread", "stroke-width")):
+        hidden = "each.getAttribute('display') === 'none'"
+        drawn = tab.locator(selector).evaluate_all(
+            f"all => all.map(each => {hidden} ? 0 : +each.getAttribute('{name}'))"
+        )
+        assert sum(each > 0 for each in drawn) > 4
+        expected = [each / max(weights) * max(drawn) if drawn[place] else 0 for place, each in enumerate(weights)]
+        assert drawn == pytest.approx(expected, abs=0.02)
     top = [tab.locator(".plane").nth(place).bounding_box()["y"] for place in (0, 1)]
     assert top[0] == top[1]
     labelled(tab, "Compare with another").uncheck()
@@ -301,7 +346,7 @@ def test_all_of_it_is_driven_by_keys_alone_and_told(tab: Any) -> None:
     pressed("M")
     told("Key 11 is switched on.")
     pressed("Delete")
-    told("Key 11 is deleted. Key 10 at")
+    told("Key 11 is deleted; 10 keys are left. Key 10 at")
     pressed("q")
     told("The query at −0.25, −0.2.")
     pressed("a")
@@ -320,7 +365,7 @@ def test_all_of_it_is_driven_by_keys_alone_and_told(tab: Any) -> None:
     tab.locator("button:text-is('Add a key')").press("Enter")
     told("Key 12 is added.")
     tab.locator("button:text-is('Delete')").press("Enter")
-    told("Key 12 is deleted.")
+    told("Key 12 is deleted; 11 keys are left.")
 
 
 def test_the_value_of_a_key_slides_over_the_heights_that_are_shown(open_page: Callable[..., Any]) -> None:

@@ -88,6 +88,15 @@ def test_the_plane_stays_in_sight_on_a_phone(open_page: Callable[..., Any]) -> N
         box = labelled(tab, "Temperature").bounding_box()
         plane = tab.locator(".plane").first.bounding_box()
         assert box["y"] >= plane["y"] + plane["height"]
+        assert plane["height"] <= 0.47 * 800
+        labelled(tab, "Compare with another").check()
+        labelled(tab, "Rule: how scores become weights", 1).select_option("topk")
+        labelled(tab, "How many keys", 1).press("ArrowRight")
+        box = labelled(tab, "How many keys", 1).bounding_box()
+        for place in (0, 1):  # both
+            plane = tab.locator(".plane").nth(place).bounding_box()
+            assert (plane["y"], plane["width"] > 150) == (0, True)
+            assert box["y"] >= plane["height"]
 
 
 def test_the_address_has_the_settings_and_never_the_points(open_page: Callable[..., Any]) -> None:
@@ -161,7 +170,12 @@ def test_going_back_leads_to_the_settings_before_and_leaves_the_points(tab: Any)
 def test_what_is_refused_is_said_in_the_librarys_words_in_place_of_the_sum(open_page: Callable[..., Any]) -> None:
     with open_page("#formula?preset=circle&score=dot&rule=proportional") as tab:
         expect(tab, ".refusal").to_contain_text("Proportional() must have scores that are not negative")
+        expect(tab, ".refusal").to_contain_text("Move the query to where no score is below 0, or choose Boxcar")
         expect(tab, ".sum").to_be_hidden()
+        labelled(tab, "Score a(q, k)").select_option("gaussian")
+        expect(tab, ".refusal").to_contain_text(
+            "Choose Boxcar, Epanechnikov or Triangular for proportional weights. Prop"
+        )
         labelled(tab, "Rule: how scores become weights").select_option("softmax")
         expect(tab, ".refusal").to_be_hidden()
         expect(tab, ".sum").to_be_visible()
@@ -179,17 +193,51 @@ def test_weights_below_0_are_told_apart_and_numbers_that_mean_nothing_are_not_to
             )
             assert below == [each < 0 for each in weights]
         assert tab.locator(".numbers dd").all_inner_texts()[:3] == ["–", "–", "0"]  # they cancel
+        # Numbers, as their sum is free: not shares in percent.
+        told = tab.locator(".column:first-child .weights-list .entry").all_text_contents()
+        assert not [each for each in told if "%" in each]
+        largest = max(range(8), key=lambda place: abs(weights[place]))
+        said = f"the largest by size is that of key {largest + 1}, {weights[largest]:.3g}".replace("-", "−")
+        assert said in tab.locator(".plane-drawing").first.get_attribute("aria-label")
         labelled(tab, "Score a(q, k)").select_option("boxcar")
         labelled(tab, "Radius").press("Home")
         expect(tab, ".readings .caption").to_contain_text("No key has a score above 0")
-        expect(tab, ".sum").to_contain_text("0, as no key has weight")
+        expect(tab, ".sum").to_contain_text("No key has a weight, so the output is (0.00, 0.00)")
 
 
 def test_a_sum_has_no_terms_that_are_written_as_nothing(open_page: Callable[..., Any]) -> None:
     with open_page("#formula?mask=left") as tab:
         expect(tab, ".sum").to_have_text("Attention(q, D) = 0.27·v₆ + 0.72·v₈ + 4 more = 0.0929")
         tab.evaluate("location.hash = 'formula?preset=many&rule=uniform'")
-        expect(tab, ".sum").to_contain_text("0.005·v₁ + 0.005·v₂")
+        expect(tab, ".sum").to_contain_text("0.005·v₁ + 0.005·v₂ + 0.005·v₃ + 0.005·v₄ + 196 more of as much = ")
+        expect(tab, ".side .caption").to_contain_text("Uniform weights are the same for every score and width.")
+        assert labelled(tab, "Bandwidth").is_disabled()
+        # What weighs as much as a term that is told is told, too.
+        tab.evaluate("location.hash = 'formula?preset=graduates'")
+        expect(tab, ".sum").to_contain_text(
+            "0.18·v(Fay) + 0.18·v(Gil) + 0.29·v(Hal) + 0.18·v(Ida) + 0.18·v(Jon) + 7 more"
+        )
+        assert tab.locator(".weights-list svg > text").all_text_contents()[:3] == ["key", "salary", "weight"]
+
+
+def test_an_output_beyond_the_values_is_seen_and_said_to_be(open_page: Callable[..., Any]) -> None:
+    with open_page("#formula?preset=cone") as tab:
+        expect(tab, ".readings .caption").to_contain_text(
+            "in the cone of the values. This output lies outside of their hull."
+        )
+        expect(tab, ".values-hull").to_be_visible()
+        assert tab.locator(".column:first-child .scales text").all_text_contents() == ["−2", "−1", "0", "1", "2"] * 2
+        labelled(tab, "The keys themselves are the values").check()
+        expect(tab, ".readings .caption").to_contain_text("Here that is the whole plane.")
+        tab.evaluate("location.hash = 'formula?rule=conic&score=epanechnikov&bandwidth=3'")
+        expect(tab, ".readings .caption").to_contain_text(
+            "This output is above every value: they go from 0.04 to 0.95."
+        )
+        expect(tab, ".readings .caption").to_contain_text("It is beyond the scale of colours.")
+        tab.evaluate("location.hash = 'formula?rule=onehot'")
+        expect(tab, ".side .caption").to_have_text("The nearest key is the nearest at every bandwidth.")
+        expect(tab, ".values-hull").to_be_hidden()
+        assert tab.locator(".column:first-child .numbers dd").first.inner_text() == "0 nats"
 
 
 def test_nothing_moves_by_itself(open_page: Callable[..., Any]) -> None:

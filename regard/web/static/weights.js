@@ -22,18 +22,30 @@ export class Bars {
   constructor(onchoose) {
     this.onchoose = onchoose;
     this.rows = [];
-    this.svg = drawing(1, 1, "weights");
+    this.list = shape("g");
+    this.heads = ["start", "end", "end"].map(anchor => text(0, 0, "", "quiet small", anchor));
+    this.svg = drawing(1, 1, "weights", ...this.heads, this.list);
   }
 
-  show(entries, { width = 400, label = "weights", height = 22, names = 18, largest, chosen } = {}) {
+  // What stands above the columns: names, what is between, weights.
+  showHeads(heads, places, y) {
+    this.heads.forEach((head, column) => {
+      write(head, heads?.[column] ?? "");
+      put(head, { x: places[column], y });
+    });
+  }
+
+  show(entries, { width = 400, label = "weights", height = 22, names = 18, largest, chosen, heads = null, say = percent, sayExactly = threeDigits } = {}) {
     const most = largest ?? largestOf(entries.map(({ weight }) => Math.abs(weight)));
-    const left = widest(entries.map(({ name }) => name), names) * LETTER + SPARE;
-    const details = entries.some(({ more }) => more) ? widest(entries.map(({ more }) => more ?? ""), 14) * LETTER + SPARE : 0;
-    const shares = entries.map(({ weight }) => percent(weight));
+    const left = widest([...entries.map(({ name }) => name), heads?.[0] ?? ""], names) * LETTER + SPARE;
+    const details = entries.some(({ more }) => more) ? widest([...entries.map(({ more }) => more ?? ""), heads?.[1] ?? ""], 14) * LETTER + SPARE : 0;
+    const shares = entries.map(({ weight }) => say(weight)), above = heads ? height : 0;
     const from = left + details + Math.max(PERCENT, widest(shares, 12) * LETTER + 3 * SPARE), room = Math.max(width - from, 40);
     while (this.rows.length < entries.length) this.rows.push(this.row(this.rows.length, height));
     while (this.rows.length > entries.length) this.rows.pop().group.remove();
-    put(this.svg, { viewBox: `0 0 ${width} ${Math.max(entries.length, 1) * height}`, "aria-label": label });
+    put(this.svg, { viewBox: `0 0 ${width} ${Math.max(entries.length, 1) * height + above}`, "aria-label": label });
+    this.list.setAttribute("transform", `translate(0 ${above})`);
+    this.showHeads(heads, [0, left + details - SPARE, from - 8], height / 2 + 4);
     entries.forEach(({ name, weight, more }, place) => {
       const { group, title, back, called, told, share, bar } = this.rows[place];
       put(group, { class: place === chosen ? "entry is-chosen" : "entry" });
@@ -42,7 +54,7 @@ export class Bars {
       put(told, { x: left + details - SPARE });
       put(share, { x: from - 8 });
       put(bar, { x: from, width: Math.max((room * Math.abs(weight)) / most || 0, 0), class: weight < 0 ? "bar is-below" : "bar" });
-      write(title, `${name}: ${threeDigits(weight)}`);
+      write(title, `${name}: ${sayExactly(weight)}`);
       write(called, cut(name, names));
       write(told, cut(more ?? "", 14));
       write(share, shares[place]);
@@ -58,7 +70,7 @@ export class Bars {
       bar: shape("rect", { y: middle - height * 0.3, height: height * 0.6, rx: 1.5, class: "bar" }),
     };
     row.group = shape("g", { "data-place": place, onclick: this.onchoose ? () => this.onchoose(place) : null }, ...Object.values(row));
-    this.svg.append(row.group);
+    this.list.append(row.group);
     return row;
   }
 }

@@ -1,12 +1,13 @@
 // One column of the room: a score and a rule, the weights and outputs that they give, and how those are shown.
 import { ask, paced } from "../server.js";
 import { element, write } from "../elements.js";
+import { plain } from "../numbers.js";
 import { Bars } from "../weights.js";
 import { allowed, entropy, field, isOurs, weigh } from "./formula-attention.js";
-import { fineness } from "./formula-field.js";
+import { fineness, hull, isEverywhere, isWithin } from "./formula-field.js";
 import { Plane } from "./formula-plane.js";
 import { Numbers, Range, Sum } from "./formula-readings.js";
-import { KINDS, NOWHERE, RULES, SCORES, told } from "./formula-words.js";
+import { beyond, isFree, KINDS, NOWHERE, remedy, RULES, SCORES, told } from "./formula-words.js";
 
 const LISTED = 12; // bars
 const ARROWS = 15, STEPS = 241; // of a field along each axis
@@ -96,7 +97,7 @@ export class Column {
       found = await ask("formula", "weigh", asked, this.room.signal);
     } catch (error) {
       if (error.name === "AbortError") return;
-      refusal = error.message;
+      refusal = error.status === 422 ? `${remedy(asked)}${error.message}` : error.message;
     }
     // Of what is no longer shown. While something is dragged, the answer to a place a little before is shown.
     if (this.asked === null || formOf(this.asked) !== formOf(asked) || sizesOf(asked) !== this.sizesNow()) return;
@@ -123,11 +124,12 @@ export class Column {
 
   show() {
     const { points, space, shared, arrays, edition } = this.room;
+    this.scale = this.room.scale();
     const isLaid = this.plane.lay(this.size, points, space);
     if (this.isFieldNew || isLaid) this.drawOutputs();
     this.isFieldNew = false;
     this.plane.draw(points, space, this.result, {
-      edition, kind: this.kind, allowed: shared.mask === "all" ? null : allowed(points.queryIn(space), arrays, shared),
+      edition, kind: this.kind, scale: this.scale, allowed: shared.mask === "all" ? null : allowed(points.queryIn(space), arrays, shared),
     });
     this.showWords();
     this.showBars();
@@ -156,8 +158,13 @@ export class Column {
     const { points, space, shared, arrays } = this.room, { c: [low, high] } = points.extent;
     if (this.result?.weights.every(each => each === 0))
       return allowed(points.queryIn(space), arrays, shared).includes(1) ? NOWHERE.unlike : NOWHERE.masked;
-    const isBeyond = space === "colours" && this.result && (this.result.output[0] < low || this.result.output[0] > high);
-    return isBeyond ? `${KINDS[this.kind]} This one lies beyond the scale of colours.` : KINDS[this.kind];
+    if (!this.result || !isFree(this.kind)) return KINDS[this.kind];
+    const { output } = this.result, values = points.keys.map((_, index) => points.valueOf(index, space)).filter((_, index) => points.keys[index].on);
+    const said = [KINDS[this.kind]];
+    if (this.kind === "conic" && isEverywhere(values)) said.push(`Here that is ${space === "points" ? "the whole plane" : "every number"}.`);
+    said.push(space === "points" ? (isWithin(output, hull(values)) ? "" : "This output lies outside of their hull.") : beyond(output[0], values.map(([each]) => each)));
+    if (space === "colours" && (output[0] < low || output[0] > high)) said.push("It is beyond the scale of colours.");
+    return said.filter(Boolean).join(" ");
   }
 
   entries() {
@@ -179,8 +186,13 @@ export class Column {
     const chosen = points.chosen.kind === "query" ? -1 : this.listed.indexOf(points.chosen.index);
     // Who hears the page is told what moved once it lies still.
     if (!isMoving || !this.said) this.said = this.label();
-    this.bars.show(entries, { width: this.width, names: 6, height: 21, label: this.said, chosen: chosen < 0 ? undefined : chosen });
-    write(this.more, entries.length < points.keys.length ? `The ${entries.length} heaviest of ${points.keys.length} keys.` : "");
+    const numbers = isFree(this.kind) ? { say: plain, sayExactly: each => plain(each, 6) } : {};
+    this.bars.show(entries, {
+      width: this.width, names: 6, height: 21, label: this.said, chosen: chosen < 0 ? undefined : chosen, largest: this.scale.most || 1,
+      heads: ["key", points.names.value, "weight"], ...numbers,
+    });
+    const heaviest = this.kind === "linear" ? "of the largest weights by size," : "heaviest";
+    write(this.more, entries.length < points.keys.length ? `The ${entries.length} ${heaviest} of ${points.keys.length} keys.` : "");
     this.more.hidden = entries.length === points.keys.length;
   }
 
@@ -188,8 +200,10 @@ export class Column {
     const { points } = this.room;
     if (!this.result) return "No weights.";
     if (this.result.weights.every(each => each === 0)) return "Every weight and the output are 0.";
-    const heaviest = this.result.weights.indexOf(Math.max(...this.result.weights));
-    return `Weights of ${points.keys.length} keys; the heaviest is ${points.keys[heaviest]?.name ?? `key ${heaviest + 1}`}. The output is ${told(this.result.output)}.`;
+    const { weights, output, kind } = this.result, sizes = weights.map(Math.abs), heaviest = sizes.indexOf(Math.max(...sizes));
+    const key = points.keys[heaviest], name = key?.name ?? `key ${key?.number}`;
+    const which = kind === "linear" ? `the largest by size is that of ${name}, ${plain(weights[heaviest])}` : `the heaviest is ${name}`;
+    return `Weights of ${points.keys.length} keys; ${which}. The output is ${told(output)}.`;
   }
 }
 

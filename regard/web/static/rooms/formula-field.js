@@ -48,6 +48,23 @@ export function hull(points) {
   return [...half(sorted), ...half(sorted.reverse())];
 }
 
+// Whether a point lies in a convex polygon whose corners are in order; of fewer than three corners, on their line.
+export function isWithin([x, y], corners) {
+  const sides = corners.map(([x0, y0], place) => {
+    const [x1, y1] = corners[(place + 1) % corners.length];
+    return ((x1 - x0) * (y - y0) - (y1 - y0) * (x - x0)) / (Math.hypot(x1 - x0, y1 - y0) || 1);
+  });
+  const between = axis => Math.min(...corners.map(each => each[axis])) - NEAR <= [x, y][axis] && [x, y][axis] <= Math.max(...corners.map(each => each[axis])) + NEAR;
+  return between(0) && between(1) && sides.every(side => (corners.length < 3 ? Math.abs(side) <= NEAR : side >= -NEAR));
+}
+const NEAR = 1e-9;
+
+// Whether the cone of values, numbers or points, is all there is.
+export function isEverywhere(values) {
+  if (values[0]?.length === 2) return cone(values) === null;
+  return values.some(([each]) => each > 0) && values.some(([each]) => each < 0);
+}
+
 // The cone from the origin that points span, as its two outer directions; null where it is the whole plane.
 export function cone(points) {
   const angles = points.filter(([x, y]) => x !== 0 || y !== 0).map(([x, y]) => Math.atan2(y, x)).sort((a, b) => a - b);

@@ -2,6 +2,8 @@
 const REACH = { mouse: 14, pen: 18, touch: 26 };
 const STEPS = 60; // presses of an arrow from side to side; with Shift, a fifth of them
 
+const isUndo = ({ ctrlKey, metaKey, altKey, shiftKey, key }) => (ctrlKey || metaKey) && !altKey && !shiftKey && key.toLowerCase() === "z";
+
 export function listen(plane, room) {
   const { svg } = plane;
   let held = null, isHandle = false, before = null, pressed = null, start = null;
@@ -66,12 +68,18 @@ export function listen(plane, room) {
   const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
   svg.addEventListener("keydown", event => {
+    if (isUndo(event)) {
+      event.preventDefault();
+      room.isByKey = true;
+      return room.undo();
+    }
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const arrow = arrows[event.key], work = keys[event.key] ?? keys[event.key.toLowerCase()];
     if (!arrow && !work) return;
     event.preventDefault();
     room.isByKey = true;
     if (!arrow) return work();
+    if (!event.repeat) room.points.endGesture(); // a press is a change of its own, an arrow that is held is one
     const { chosen } = room.points, { across, up } = room.points.axes(room.space), far = event.shiftKey ? 5 : 1;
     const place = room.points.placeOf(chosen, room.space);
     room.move(chosen, [across, up].map(([low, high], axis) => place[axis] + (arrow[axis] * far * (high - low)) / STEPS));

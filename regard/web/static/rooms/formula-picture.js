@@ -77,13 +77,13 @@ export function rows(room) {
   const many = columns.length > 1;
   const head = ["key", ...coordinates.map((_, axis) => `k${axis + 1}`), ...values.map((_, axis) => `v${axis + 1}`), "on", ...columns.map((_, place) => (many ? `weight ${place + 1}` : "weight"))];
   return [head, ...points.keys.map((each, index) => [
-    each.name ?? index + 1, ...points.coordinatesOf(index, space), ...points.valueOf(index, space), each.on, ...columns.map(({ result }) => result?.weights[index] ?? null),
+    points.titleOf(index), ...points.coordinatesOf(index, space), ...points.valueOf(index, space), each.on, ...columns.map(({ result }) => result?.weights[index] ?? null),
   ])];
 }
 
 export function data(room) {
   return room.shownColumns().map(column => ({
-    ...room.question(room.settingsOf(column)), weights: column.result?.weights ?? null, output: column.result?.output ?? null, kind: column.kind,
+    names: room.points.keys.map((_, index) => room.points.titleOf(index)), ...room.question(room.settingsOf(column)), weights: column.result?.weights ?? null, output: column.result?.output ?? null, kind: column.kind,
     said: column.refusal || `${KINDS[column.kind]} ${column.result ? `${column.result.weights.map(fixed).join(" ")} → ${told(column.result.output)}` : ""}`,
   }));
 }

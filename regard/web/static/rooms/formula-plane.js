@@ -4,11 +4,12 @@ import { axis, drawing, element, put, shape, text, ticks, write } from "../eleme
 import { plain, signed } from "../numbers.js";
 import { cone, hull, levelOfValue, paint } from "./formula-field.js";
 import { placed } from "./formula-labels.js";
-import { told, valueName } from "./formula-words.js";
+import { isFree, told, valueName } from "./formula-words.js";
 
 const THICKEST = 11, THINNEST = 0.2, TOGETHER = 60; // pixels of a thread, and of all of them
 const NAMED = 16; // as many keys have their names beside them
 const FAR = 1e4;
+const LEGIBLE = 240; // pixels of a plane that has room for numbers at its edges
 
 const path = points => points.map(([x, y], place) => `${place ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 const moved = ([x, y]) => `translate(${x.toFixed(1)} ${y.toFixed(1)})`;
@@ -22,10 +23,11 @@ export class Plane {
     this.clip = `formula-plane-${(count += 1)}`;
     this.layers = Object.fromEntries(["axes", "region", "arrows", "curve", "threads", "links", "keys", "query", "answer"].map(name => [name, shape("g", { class: `layer-${name}` })]));
     const { axes, query, answer, ...inside } = this.layers;
+    this.scales = shape("g", { class: "scales", "aria-hidden": "true" });
     this.frame = shape("rect", { class: "frame" });
     this.window = shape("rect", {});
     this.svg = drawing(600, 600, label, shape("defs", {}, shape("clipPath", { id: this.clip }, this.window)), axes,
-      shape("g", { "clip-path": `url(#${this.clip})` }, inside.region, inside.arrows, inside.curve, inside.threads, inside.links), this.frame, inside.keys, query, answer);
+      shape("g", { "clip-path": `url(#${this.clip})` }, inside.region, inside.arrows, inside.curve, inside.threads, inside.links), this.scales, this.frame, inside.keys, query, answer);
     put(this.svg, { role: "application", tabindex: "0", "aria-roledescription": "plane", class: "plane-drawing" });
     this.root = element("div", { class: "plane" }, this.canvas, this.svg);
     this.parts = { keys: [], threads: [], values: [] };
@@ -34,7 +36,8 @@ export class Plane {
 
   makeAnswer() {
     this.band = shape("path", { class: "hull" });
-    this.layers.region.append(this.band);
+    this.outline = shape("path", { class: "values-hull" }); // which an output of weights of any sum may leave
+    this.layers.region.append(this.band, this.outline);
     this.arrows = shape("path", { class: "arrows" });
     this.layers.arrows.append(this.arrows);
     this.curve = shape("path", { class: "outputs-curve" });
@@ -65,12 +68,19 @@ export class Plane {
     Object.assign(this.canvas.style, {
       left: `${(100 * left) / size}%`, top: `${(100 * edge) / high}%`, width: `${(100 * this.box.width) / size}%`, height: `${(100 * this.box.height) / high}%`,
     });
+    this.scales.replaceChildren();
     this.layers.axes.replaceChildren(...(isHeight ? this.axesOfHeights(points, across, up) : this.axesOfPlane(across, up)));
     return true;
   }
 
-  axesOfPlane() {
-    const { x, y, width, height } = this.box;
+  axesOfPlane(across, up) {
+    const { x, y, width, height } = this.box, end = y + height, count = this.size < 300 ? 3 : 6;
+    // Inside of the frame, but for its corners.
+    const within = ([low, high]) => ticks(low, high, count).filter(each => each - low > 0.1 * (high - low) && high - each > 0.05 * (high - low));
+    if (this.size >= LEGIBLE) this.scales.replaceChildren(
+      shape("path", { class: "tick", d: [...within(across).map(each => `M${this.x(each)} ${end}v-5`), ...within(up).map(each => `M${x} ${this.y(each)}h5`)].join("") }),
+      ...within(across).map(each => text(this.x(each), end - 8, plain(each), "ink small number halo", "middle")),
+      ...within(up).map(each => text(x + 8, this.y(each) + 4, plain(each), "ink small number halo")));
     return [shape("path", { class: "cross", d: `M${x} ${this.y(0)}h${width}M${this.x(0)} ${y}v${height}` })];
   }
 
@@ -119,7 +129,7 @@ export class Plane {
   }
 
   // `edition` changes with all but the query; `allowed` says which keys the query may attend to, null: all that are on.
-  draw(points, space, result, { edition, kind, allowed }) {
+  draw(points, space, result, { edition, kind, allowed, scale }) {
     this.fit(points);
     if (this.edition !== edition) this.drawKeys(points, space);
     if (this.edition !== edition || this.kind !== kind) this.drawRegion(points, space, kind);
@@ -129,7 +139,7 @@ export class Plane {
     const output = result?.output ?? null, isKnown = output !== null && output.every(Number.isFinite);
     const asked = this.at(points.query), ground = [asked[0], this.box.y + this.box.height];
     const answer = isPoint && isKnown ? this.at(output) : isHeight && isKnown ? [asked[0], this.y(output[0])] : null;
-    this.drawThreads(result, isHeight ? answer ?? ground : asked);
+    this.drawThreads(result, isHeight ? answer ?? ground : asked, scale);
     shown(this.answer, answer !== null);
     shown(this.way, answer !== null);
     shown(this.upright, isHeight);
@@ -172,11 +182,9 @@ export class Plane {
     this.parts.keys.forEach(({ node }, index) => put(node, { opacity: !allowed || allowed[index] ? 1 : 0.35 }));
   }
 
-  drawThreads(result, [x, y]) {
+  drawThreads(result, [x, y], { most, total }) {
     const weights = result?.weights ?? [];
-    let most = 0, sum = 0;
-    for (const weight of weights) if (Number.isFinite(weight)) [most, sum] = [Math.max(most, Math.abs(weight)), sum + Math.abs(weight)];
-    const scale = most ? Math.min(THICKEST / most, TOGETHER / sum) : 0;
+    const scale = most ? Math.min(THICKEST / most, TOGETHER / total) : 0;
     this.parts.threads.forEach((thread, index) => {
       const weight = weights[index] ?? 0, wide = scale * Math.abs(weight), isShown = wide > THINNEST;
       put(thread, { display: isShown ? "inline" : "none" });
@@ -211,7 +219,9 @@ export class Plane {
     const on = points.keys.map((_, index) => index).filter(index => points.keys[index].on);
     const values = on.map(index => points.valueOf(index, space));
     shown(this.band, space !== "colours" && kind !== "linear" && values.length > 0);
+    shown(this.outline, space !== "colours" && isFree(kind) && values.length > 0);
     if (space === "colours" || values.length === 0) return;
+    if (isFree(kind)) put(this.outline, { d: space === "heights" ? this.bandOf(values.map(([each]) => each), "convex") : this.shapeOf(values, "convex") });
     put(this.band, { class: kind === "conic" ? "hull cone" : "hull", d: space === "heights" ? this.bandOf(values.map(([each]) => each), kind) : this.shapeOf(values, kind) });
   }
 
@@ -274,7 +284,7 @@ export function spoken(points, space, { kind, index }, result) {
   const place = points.placeOf({ kind, index }, space).map(each => signed(Number(each.toPrecision(4))));
   if (kind === "query") return `The query at ${space === "heights" ? place[0] : place.join(", ")}`;
   const weight = result?.weights?.[index];
-  const said = `${kind === "value" ? "The value of key" : "Key"} ${points.keys[index].name ?? index + 1} at ${place.join(", ")}`;
+  const said = `${kind === "value" ? "The value of key" : "Key"} ${points.titleOf(index)} at ${place.join(", ")}`;
   const value = space === "colours" ? `, value ${plain(points.keys[index].c)}` : "";
-  return `${said}${value}${points.keys[index].on ? "" : ", switched off"}${Number.isFinite(weight) ? `, weight ${(100 * weight).toFixed(1)} percent` : ""}`;
+  return `${said}${value}${points.keys[index].on ? "" : ", switched off"}${Number.isFinite(weight) ? `, weight ${isFree(result.kind) ? plain(weight) : `${(100 * weight).toFixed(1)} percent`}` : ""}`;
 }

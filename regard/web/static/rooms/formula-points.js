@@ -71,6 +71,7 @@ export const PRESETS = {
 export const FIRST = "colours";
 
 const MOST = 400; // keys that one can still tell apart
+const PAST = 50; // changes that can be undone
 
 export class Points {
   constructor(preset) {
@@ -82,10 +83,46 @@ export class Points {
     this.preset = name;
     this.extent = extent;
     this.names = names ?? { key: "key", value: "value" };
-    this.keys = keys();
+    this.keys = keys().map((each, index) => ({ ...each, number: index + 1 })); // its own for as long as it lives
     this.query = [...query];
     this.isSelf = isSelf ?? true;
     this.chosen = { kind: "query" };
+    this.past = [];
+    this.gesture = null;
+    this.first = this.written();
+  }
+
+  written = () => JSON.stringify([this.keys, this.query]);
+  get isChanged() {
+    return this.written() !== this.first;
+  }
+
+  // The points as they are, before a change. A gesture, such as a drag, is one change. Where the query goes is none:
+  // it comes back only where `more` has it.
+  remember(gesture = null, more = {}) {
+    if (gesture !== null && gesture === this.gesture) return;
+    this.gesture = gesture;
+    this.past.push({ keys: this.keys.map(each => ({ ...each })), chosen: this.chosen, ...more });
+    if (this.past.length > PAST) this.past.shift();
+  }
+
+  endGesture() {
+    this.gesture = null;
+  }
+
+  undo() {
+    const before = this.past.pop();
+    if (before) Object.assign(this, before);
+    this.endGesture();
+    return Boolean(before);
+  }
+
+  // The points of the preset anew; undone as any other change.
+  beginAgain() {
+    const { past, preset, isSelf, query } = this;
+    this.remember(null, { query });
+    this.begin(preset);
+    Object.assign(this, { past, isSelf });
   }
 
   // The coordinates that a drawing has, and how they are read: `space` is "colours", "points" or "heights".
@@ -117,8 +154,9 @@ export class Points {
     };
   }
 
-  nameOf = index => this.keys[index].name ?? `k${below(index + 1)}`;
-  called = index => `Key ${this.keys[index].name ?? index + 1}`;
+  nameOf = index => this.keys[index].name ?? `k${below(this.keys[index].number)}`;
+  titleOf = index => this.keys[index].name ?? this.keys[index].number;
+  called = index => `Key ${this.titleOf(index)}`;
 
   // Where something is drawn: the query, a key, or a key's value.
   placeOf({ kind, index }, space) {
@@ -133,6 +171,7 @@ export class Points {
     const inside = (at, [low, high]) => Math.min(Math.max(at, low), high);
     const isHeight = space === "heights";
     const to = [inside(across, x), inside(up, isHeight ? c : y)];
+    if (kind !== "query") this.remember(`${kind} ${index}`);
     if (kind === "query") this.query = isHeight ? [to[0], this.query[1]] : to;
     else if (kind === "value") Object.assign(this.keys[index], { u: to[0], v: to[1] });
     else Object.assign(this.keys[index], { x: to[0] }, isHeight ? { c: to[1] } : { y: to[1] });
@@ -141,17 +180,29 @@ export class Points {
   add([across, up], space) {
     if (this.keys.length >= MOST) return false;
     const { y, c } = this.extent, isHeight = space === "heights";
-    const added = key([across, isHeight ? (y[0] + y[1]) / 2 : up, isHeight ? up : c[0] + 0.65 * (c[1] - c[0])]);
-    this.chosen = { kind: "key", index: this.keys.push(added) - 1 };
-    this.move(this.chosen, [across, up], space);
+    this.remember();
+    const inside = (at, [low, high]) => Math.min(Math.max(at, low), high), number = Math.max(...this.keys.map(each => each.number)) + 1;
+    const place = [inside(across, this.extent.x), isHeight ? (y[0] + y[1]) / 2 : inside(up, y), isHeight ? inside(up, c) : c[0] + 0.65 * (c[1] - c[0])];
+    this.chosen = { kind: "key", index: this.keys.push(key(place, { number })) - 1 };
     return true;
   }
 
   remove() {
     if (this.chosen.kind === "query" || this.keys.length < 2) return false;
+    this.remember();
     this.keys.splice(this.chosen.index, 1);
     this.chosen = { kind: "key", index: Math.min(this.chosen.index, this.keys.length - 1) };
     return true;
+  }
+
+  setValue(index, value) {
+    this.remember(`height ${index}`);
+    this.keys[index].c = value;
+  }
+
+  toggle(index, isOn = !this.keys[index].on) {
+    this.remember();
+    this.keys[index].on = isOn;
   }
 
   // The next thing that arrows can move: the query, each key, and each value that lies elsewhere.

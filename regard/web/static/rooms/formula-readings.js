@@ -9,23 +9,26 @@ import { fixed, TERMS, terms, told, valueName } from "./formula-words.js";
 export class Sum {
   constructor() {
     const span = kind => element("span", { class: kind });
-    this.terms = Array.from({ length: TERMS }, () => ({ sign: span("sign"), weight: element("b"), name: span("name") }));
+    this.terms = Array.from({ length: TERMS + 1 }, () => ({ sign: span("sign"), weight: element("b"), name: span("name") }));
     this.rest = span("sign");
     this.total = span("total");
     this.swatch = element("span", { class: "swatch", "aria-hidden": "true" });
-    this.root = element("p", { class: "sum" }, element("span", { class: "head" }, "Attention(q, D) = "),
-      this.terms.flatMap(({ sign, weight, name }) => [sign, element("span", { class: "term" }, weight, name)]), this.rest, element("span", { class: "sign" }, " = "), element("span", { class: "result" }, this.total, this.swatch));
+    this.root = element("p", { class: "sum" }, this.head = span("head"),
+      this.terms.flatMap(({ sign, weight, name }) => [sign, element("span", { class: "term" }, weight, name)]), this.rest, this.equals = span("sign"), element("span", { class: "result" }, this.total, this.swatch));
   }
 
   show({ weights, output }, points, level) {
-    const { terms: shown, rest } = terms(weights, points.keys[0]?.name ? TERMS - 1 : TERMS);
+    const { terms: shown, rest, alike } = points.keys[0]?.name ? terms(weights, TERMS - 1, 2) : terms(weights);
+    this.root.classList.toggle("is-long", Boolean(points.keys[0]?.name));
+    write(this.head, shown.length ? "Attention(q, D) = " : "");
     this.terms.forEach(({ sign, weight, name }, place) => {
       const term = shown[place];
       write(sign, term && place ? (term.weight < 0 ? " − " : " + ") : "");
       write(weight, term ? fixed(place ? Math.abs(term.weight) : term.weight) : "");
-      write(name, term ? `·${valueName(points, term.index)}` : place === 0 ? "0, as no key has weight" : "");
+      write(name, term ? `·${valueName(points, term.index)}` : place === 0 ? "No key has a weight, so the output is " : "");
     });
-    write(this.rest, rest ? ` + ${rest} more` : "");
+    write(this.rest, `${alike ? ` + ${alike} more of as much` : ""}${rest ? ` + ${rest} more` : ""}`);
+    write(this.equals, shown.length ? " = " : "");
     write(this.total, told(output));
     this.swatch.hidden = level === null;
     const colour = level === null ? "" : `var(--w${level})`;
@@ -33,10 +36,13 @@ export class Sum {
   }
 }
 
+const ROUNDING = 1e-6; // an entropy that is less is rounding
+const NOTES = { "Keys in effect": "(Σ α)² / Σ α²: as many keys of equal weight would say as much" };
+
 export class Numbers {
   constructor() {
     this.values = ["Entropy", "Keys in effect", "Σ α"].map(name => ({ name, value: element("dd") }));
-    this.root = element("dl", { class: "numbers" }, this.values.map(({ name, value }) => element("div", {}, element("dt", {}, name), value)));
+    this.root = element("dl", { class: "numbers" }, this.values.map(({ name, value }) => element("div", {}, element("dt", { title: NOTES[name] }, name), value)));
   }
 
   show(result) {
@@ -44,7 +50,7 @@ export class Numbers {
     // Of weights that cancel nothing is left but rounding. How many keys are in effect is a question about shares.
     const sum = Math.abs(total) < 1e-12 * weights.reduce((size, each) => size + Math.abs(each), 0) ? 0 : total;
     const isShared = weights.every(each => each >= 0);
-    const said = result ? [Number.isFinite(result.entropy) ? `${plain(result.entropy)} nats` : "–", isShared ? plain(inEffect(weights)) : "–", plain(sum)] : ["–", "–", "–"];
+    const said = result ? [Number.isFinite(result.entropy) ? `${plain(result.entropy < ROUNDING ? 0 : result.entropy)} nats` : "–", isShared ? plain(inEffect(weights)) : "–", plain(sum)] : ["–", "–", "–"];
     this.values.forEach(({ value }, place) => write(value, said[place]));
   }
 
@@ -74,12 +80,13 @@ export class Range {
   lay(on, [low, high], kind, width) {
     const long = width - 2 * EDGE, wide = long / (LEVELS + 1);
     const x = (this.x = value => EDGE + ((Math.min(Math.max(value, low), high) - low) / (high - low)) * long);
-    const [from, to] = kind === "conic" ? [on.some(each => each < 0) ? low : 0, on.some(each => each > 0) ? high : 0] : [Math.min(...on), Math.max(...on)];
+    const isCone = kind === "conic";
+    const [from, to] = isCone ? [on.some(each => each < 0) ? low : 0, on.some(each => each > 0) ? high : 0] : [Math.min(...on), Math.max(...on)];
     const parts = Array.from({ length: LEVELS + 1 }, (_, level) => shape("rect", { x: EDGE + level * wide, y: 14, width: wide + 0.5, height: 14, fill: `var(--w${level})` }));
     parts.push(shape("rect", { x: EDGE, y: 14, width: long, height: 14, class: "faint" }));
-    if (on.length > 0 && kind !== "linear") {
+    if (on.length > 0) {
       const middle = Math.min(Math.max((x(from) + x(to)) / 2, 90), width - 90);
-      parts.push(shape("path", { class: "bracket", d: `M${x(from)} 33v5H${x(to)}v-5` }), text(middle, 52, kind === "conic" ? "cone of the values" : "hull of the values", "quiet small", "middle"));
+      parts.push(shape("path", { class: "bracket", d: `M${x(from)} 33v5H${x(to)}v-5` }), text(middle, 52, isCone ? "cone of the values" : "hull of the values", "quiet small", "middle"));
     }
     parts.push(text(EDGE, 52, plain(low), "quiet small number"), text(width - EDGE, 52, plain(high), "quiet small number", "end"), this.pointer);
     this.svg = drawing(width, 56, "", ...parts);

@@ -39,6 +39,23 @@ export const KINDS = {
   linear: "Weights may be negative: the output is any combination of the values.",
 };
 
+// Weights whose sum is free are no shares of anything: they are numbers, not percents.
+export const isFree = kind => kind === "conic" || kind === "linear";
+
+// What to do on the page about what the library refuses.
+export function remedy({ score, rule }) {
+  if (rule !== "proportional") return "";
+  const isLogarithm = score === "gaussian" || score === "laplacian";
+  return `${isLogarithm ? "Choose" : "Move the query to where no score is below 0, or choose"} Boxcar, Epanechnikov or Triangular for proportional weights. `;
+}
+
+// Where an output lies beside values that are numbers; nothing where it is among them.
+export function beyond(output, values) {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  if (!(output < least || output > most)) return "";
+  return `This output is ${output > most ? "above" : "below"} every value: they go from ${told([least])} to ${told([most])}.`;
+}
+
 const SMALL = 0.01; // two decimals say too little of what is less
 export const fixed = weight => signed(Math.abs(weight) < 1000 && (weight === 0 || Math.abs(weight) >= SMALL) ? weight.toFixed(2) : plain(weight, 2));
 // A value or an output: a number, or a point. Values on a scale of about 1 have two decimals each.
@@ -53,19 +70,24 @@ export const NOWHERE = {
 };
 
 export const TERMS = 4;
-// The terms of the sum that matter most, in the keys' order, and how many there are besides.
-export function terms(weights, most = TERMS) {
-  const heaviest = [];
-  let present = 0;
-  weights.forEach((weight, index) => {
-    if (weight === 0 || !Number.isFinite(weight)) return;
-    present += 1;
-    if (heaviest.length === most && !(Math.abs(weight) > Math.abs(heaviest.at(-1).weight))) return;
-    heaviest.push({ weight, index });
-    heaviest.sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight) || a.index - b.index).splice(most);
-  });
+// The terms of the sum that weigh most, in the keys' order: `most` of them, or `more` besides where those of one weight
+// would be torn apart. How many there are besides, and how many of these weigh as much as those: what is written as
+// heavy as a term that is told is told too, or neither is, unless all are alike.
+export function terms(weights, most = TERMS, more = 0) {
+  const present = [];
+  weights.forEach((weight, index) => { if (weight !== 0 && Number.isFinite(weight)) present.push({ weight, index, size: Math.abs(weight) }); });
+  present.sort((a, b) => b.size - a.size || a.index - b.index);
   // What is less says nothing beside what is not.
-  const told = heaviest.filter(({ weight }) => Math.abs(weight) >= SMALL), terms = told.length ? told : heaviest;
-  return { terms: terms.sort((a, b) => a.index - b.index), rest: present - terms.length };
+  const counted = present.filter(({ size }) => size >= SMALL), heaviest = counted.length ? counted : present;
+  let count = Math.min(most, heaviest.length), alike = 0;
+  const written = count ? fixed(heaviest[count - 1].size) : "";
+  if (count < heaviest.length && fixed(heaviest[count].size) === written) {
+    const from = heaviest.findIndex(({ size }) => fixed(size) === written), after = heaviest.findIndex(({ size }, place) => place > from && fixed(size) !== written);
+    const to = after < 0 ? heaviest.length : after;
+    if (to <= most + more) count = to;
+    else if (from > 0) count = from;
+    else alike = to - count;
+  }
+  return { terms: heaviest.slice(0, count).sort((a, b) => a.index - b.index), rest: present.length - count - alike, alike };
 }
-export const valueName = ({ keys }, index) => (keys[index].name ? `v(${keys[index].name})` : `v${below(index + 1)}`);
+export const valueName = ({ keys }, index) => (keys[index].name ? `v(${keys[index].name})` : `v${below(keys[index].number)}`);

@@ -17,7 +17,9 @@ import { read, write } from "./formula-state.js";
 const REST = 140; // milliseconds after which what was dragged lies still
 const SPACES = [["colours", "Colours"], ["points", "Points"], ["heights", "Heights"]];
 const MASKS = [["all", "Every key"], ["left", "Keys at the query's left"], ["nearest", "The nearest keys"]];
-const HELP = "Drag the query q or a key, or click where the query should go. Double click adds a key. On the keyboard: arrows move what is chosen, N and P choose the next and the one before, Q the query, A adds a key, Delete removes it, M switches it off.";
+const HELP = "Drag the query q or a key, or click where the query should go. Double click adds a key. On the keyboard: arrows move what is chosen, N and P choose the next and the one before, Q the query, A adds a key, Delete removes it, M switches it off, Ctrl Z takes the last change of keys back.";
+
+const left = count => (count === 1 ? "1 key is left" : `${count} keys are left`);
 
 class Room {
   constructor(root, { state, keep }) {
@@ -78,6 +80,8 @@ class Room {
 
   buildSide() {
     this.begins = select({ label: "Begin with", options: Object.entries(PRESETS).map(([name, { words }]) => [name, words]), value: this.preset, onchange: each => this.begin(each) });
+    this.again = button("Begin again", () => this.beginAgain(), { class: "again" });
+    this.begins.input.before(this.again);
     this.spaces = choice({ label: "Values are", options: SPACES, value: this.space, onchange: each => this.set(() => { this.space = each; this.points.chosen = { kind: "query" }; }) });
     this.selves = checkbox({ label: "The keys themselves are the values", value: this.isSelf, onchange: each => this.set(() => { this.isSelf = this.points.isSelf = each; this.points.chosen = { kind: "query" }; }) });
     this.first = controls("Score and rule", this, this.columns[0]);
@@ -94,8 +98,9 @@ class Room {
   buildKey() {
     this.keyName = element("output", {}, "");
     const [low, high] = this.points.extent.c;
-    this.keyValue = slider({ label: "Its value", low, high, value: low, say: each => plain(each, 5), onchange: each => this.set(() => { this.points.keys[this.points.chosen.index].c = each; }, "keys", true) });
-    this.isOn = checkbox({ label: "Takes part", value: true, onchange: each => this.set(() => { this.points.keys[this.points.chosen.index].on = each; }, "keys") });
+    this.keyValue = slider({ label: "Its value", low, high, value: low, say: each => plain(each, 5), onchange: each => this.set(() => this.points.setValue(this.points.chosen.index, each), "keys", true) });
+    this.keyValue.input.addEventListener("change", () => this.points.endGesture());
+    this.isOn = checkbox({ label: "Takes part", value: true, onchange: each => this.set(() => this.points.toggle(this.points.chosen.index, each), "keys") });
     this.removing = button("Delete", () => this.remove());
     return panel("Keys", element("div", { class: "stepper" }, button("‹", () => this.step(-1), { "aria-label": "Choose the one before" }), this.keyName, button("›", () => this.step(1), { "aria-label": "Choose the next" })),
       this.keyValue.root, this.isOn.root, element("div", { class: "buttons" }, button("Add a key", () => this.add()), this.removing));
@@ -111,6 +116,7 @@ class Room {
   follow() {
     const { points, space, shared } = this, { chosen } = points, isKey = chosen.kind !== "query";
     this.begins.set(this.preset);
+    this.again.disabled = !points.isChanged;
     this.spaces.set(space);
     this.selves.set(this.isSelf);
     this.selves.root.hidden = space !== "points";
@@ -149,6 +155,21 @@ class Room {
     this.begins.input.focus();
   }
 
+  beginAgain() {
+    this.points.beginAgain();
+    this.follow();
+    this.changed("keys", false, "The points are as in the beginning.");
+    this.begins.input.focus(); // a button that is disabled loses the keyboard
+  }
+
+  undo() {
+    const { points } = this;
+    if (!points.undo()) return say("There is no change to undo.");
+    if (points.chosen.kind === "value" && (this.space !== "points" || points.isSelf)) points.chosen = { kind: "query" };
+    this.follow();
+    this.changed("keys", false, "The last change is undone.");
+  }
+
   // The controls anew: what can be set is another, where other keys are shown.
   renew() {
     this.side.replaceChildren();
@@ -158,6 +179,7 @@ class Room {
   }
 
   choose(chosen) {
+    this.points.endGesture();
     this.points.chosen = chosen;
     this.follow();
     this.changed("chosen");
@@ -183,14 +205,14 @@ class Room {
     const { chosen } = this.points, called = chosen.kind === "query" ? null : this.points.called(chosen.index);
     if (!this.points.remove()) return;
     this.follow();
-    this.changed("keys", false, `${called} is deleted.`);
+    this.changed("keys", false, `${called} is deleted; ${left(this.points.keys.length)}.`);
   }
 
   toggle() {
     const { chosen, keys } = this.points;
     if (chosen.kind === "query") return;
     const key = keys[chosen.index];
-    key.on = !key.on;
+    this.points.toggle(chosen.index);
     this.follow();
     this.changed("keys", false, `${this.points.called(chosen.index)} is switched ${key.on ? "on" : "off"}.`);
   }
@@ -198,6 +220,17 @@ class Room {
   move(handle, place) {
     this.points.move(handle, place, this.space);
     this.changed(handle.kind === "query" ? "query" : "keys", true);
+  }
+
+  // The largest weight that is seen, by its size, and the largest sum: columns that are compared have one scale.
+  scale() {
+    let most = 0, total = 0;
+    for (const { result } of this.shownColumns()) {
+      let sum = 0;
+      for (const weight of result?.weights ?? []) if (Number.isFinite(weight)) [most, sum] = [Math.max(most, Math.abs(weight)), sum + Math.abs(weight)];
+      total = Math.max(total, sum);
+    }
+    return { most, total };
   }
 
   shownColumns = () => (this.shared.compare ? this.columns : this.columns.slice(0, 1));
@@ -264,6 +297,7 @@ class Room {
 
   // The server has answered for a column.
   answered(column) {
+    if (this.shared.compare) for (const each of this.columns) if (each !== column) each.show(); // their scale may be another now
     if (!this.isMoving) this.describe(column);
   }
 
