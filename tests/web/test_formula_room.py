@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -412,6 +413,32 @@ def test_an_answer_that_comes_late_is_not_shown_over_other_keys(open_page: Calla
             tab.wait_for_timeout(100)
             for place, settings in enumerate(columns(tab)):
                 assert len(settings["weights"]) == len(settings["keys"]), (preset, place)
+
+
+def test_a_field_whose_question_gave_way_to_a_moved_query_is_asked_for_with_it(open_page: Callable[..., Any]) -> None:
+    with open_page("#formula?score=dot&rule=conic") as tab:
+        tab.wait_for_selector(".key-handle")
+        column(tab)
+        asked: list[tuple[str, bool]] = []
+
+        def slow(route: Any) -> None:
+            body = json.loads(route.request.post_data)
+            asked.append((body["rule"], body["field"] is not None))
+            tab.wait_for_timeout(300)
+            route.continue_()
+
+        tab.route("**/ask/formula/weigh", slow)
+        for rule in ("sigmoid", "raw"):  # the second waits for the first
+            labelled(tab, "Rule: how scores become weights").select_option(rule)
+            tab.wait_for_timeout(50)
+        tab.focus(".plane-drawing")
+        tab.keyboard.press("q")
+        tab.keyboard.press("ArrowRight")  # and a moved query takes its place
+        for _ in range(40):
+            if asked and asked[-1][0] == "raw":
+                break
+            tab.wait_for_timeout(100)
+        assert any(rule == "raw" and has_field for rule, has_field in asked)
 
 
 def test_a_finger_drags_the_query_and_scrolls_past_it(open_page: Callable[..., Any]) -> None:

@@ -76,6 +76,8 @@ def test_a_room_is_found_as_it_was_left(open_page: Callable[..., Any]) -> None:
         settle(tab)
         tab.get_by_label("Rule: how scores become weights").first.select_option("sparsemax")
         tab.wait_for_url("**rule=sparsemax**")
+        keys = tab.locator(".key-handle:visible").count()
+        tab.get_by_role("button", name="Add a key").click()
         tab.click("nav [data-room='sounds']")
         tab.wait_for_selector(".alignment svg")
         tab.fill("#word", "cat")
@@ -83,6 +85,7 @@ def test_a_room_is_found_as_it_was_left(open_page: Callable[..., Any]) -> None:
         tab.click("nav [data-room='formula']")
         tab.wait_for_selector(".room-formula h1")
         assert tab.get_by_label("Rule: how scores become weights").first.input_value() == "sparsemax"
+        assert tab.locator(".key-handle:visible").count() == keys + 1
         tab.click("nav [data-room='sounds']")
         tab.wait_for_selector(".alignment svg[aria-label*='cat']")
         assert tab.input_value("#word") == "cat"

@@ -78,8 +78,8 @@ export class Column {
   }
 
   there(settings, isMoving) {
-    const isAnew = this.isStale && !isOurs(settings), grid = isAnew ? this.grid(isMoving) : null;
-    if (isAnew) this.isStale = isMoving;
+    const isAnew = (this.isStale || this.isOwed) && !isOurs(settings), grid = isAnew ? this.grid(isMoving) : null;
+    if (isAnew) [this.isStale, this.isOwed] = [isMoving, true]; // until it is asked: a later question may take its place
     // Weights of other keys, or of values of another kind, are not shown until the answer is there.
     if (this.sizes !== this.sizesNow()) {
       this.result = null;
@@ -92,6 +92,7 @@ export class Column {
   }
 
   async answer({ asked, grid, isAnew }) {
+    if (isAnew) this.isOwed = false;
     let found = null, refusal = "";
     try {
       found = await ask("formula", "weigh", asked, this.room.signal);

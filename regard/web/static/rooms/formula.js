@@ -19,6 +19,8 @@ const SPACES = [["colours", "Colours"], ["points", "Points"], ["heights", "Heigh
 const MASKS = [["all", "Every key"], ["left", "Keys at the query's left"], ["nearest", "The nearest keys"]];
 const HELP = "Drag the query q or a key, or click where the query should go. Double click adds a key. On the keyboard: arrows move what is chosen, N and P choose the next and the one before, Q the query, A adds a key, Delete removes it, M switches it off, Ctrl Z takes the last change of keys back.";
 
+let kept = null; // the points as they were left, and of which preset: while the page is open, and nowhere else
+
 const left = count => (count === 1 ? "1 key is left" : `${count} keys are left`);
 
 class Room {
@@ -29,7 +31,7 @@ class Room {
     this.aborting = new AbortController();
     this.signal = this.aborting.signal;
     this.take(read(state));
-    this.points = new Points(this.preset);
+    this.points = kept?.preset === this.preset ? kept.points : new Points(this.preset);
     this.points.isSelf = this.isSelf;
     this.columns = [new Column("The plane", this), new Column("The plane, compared", this)];
     this.build(root);
@@ -312,6 +314,7 @@ class Room {
 
   leave() {
     this.hasLeft = true;
+    kept = { preset: this.preset, points: this.points };
     this.aborting.abort();
     clearTimeout(this.resting);
     cancelAnimationFrame(this.frame);
