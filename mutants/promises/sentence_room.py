@@ -38,22 +38,22 @@ SENTENCE_ROOM = (
     Mutant(
         "where keys of a long text are set aside, rows sum to 1 among the others",
         "regard/web/rooms/sentence_heads.py",
-        "super().__init__(without_keys(self._whole, hidden) if hidden else self._whole)",
-        "super().__init__(self._whole)",
+        "super().__init__(without_keys(self._whole, hidden) if hidden else self._whole, (0, head if alone is None else 0))",
+        "super().__init__(self._whole, (0, head if alone is None else 0))",
         (f"{ANSWERS} -k sum_to_one",),
     ),
     Mutant(
         "the map of a long text is of the head that is named",
         "regard/web/rooms/sentence_heads.py",
-        "torch.tensor([head], device=problem.grid.device)",
-        "torch.tensor([0], device=problem.grid.device)",
+        "alone = one_entry(view, (0, head))",
+        "alone = one_entry(view, (0, 0))",
         (f"{ANSWERS} -k sum_to_one",),
     ),
     Mutant(
         "the share of what a long text has set aside is that of queries across it",
         "regard/web/rooms/sentence_heads.py",
-        "self._whole.rows(slice(None, None, step))",
-        "self._whole.rows(slice(0, 1))",
+        "self._of_entry(self._whole.rows(slice(None, None, step)))",
+        "self._of_entry(self._whole.rows(slice(0, 1)))",
         (f"{ANSWERS} -k sum_to_one",),
     ),
     Mutant(
@@ -87,7 +87,7 @@ SENTENCE_ROOM = (
     Mutant(
         "maps and heads that are kept count among the bytes of a text",
         "regard/web/rooms/sentence_reading.py",
-        "return self._recorded + sum(each.bytes for each in (*self._heads.values(), *self._maps.values()))",
+        "return self._recorded + sum(each.bytes for each in maps) + sum(each.bytes for each in heads)",
         "return self._recorded",
         (f"{ANSWERS} -k within_a_budget",),
     ),

@@ -19,6 +19,7 @@ pytest.importorskip("pydantic_core", reason="needs regard[web]")
 from pydantic_core import to_json
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from regard import Allowed, Causal, Custom, KeyMask, Softmax, weigh
 from regard.text import Look, SentenceEncoder
 from regard.text.seen import most_telling
 
@@ -289,6 +290,36 @@ def test_of_a_long_text_hidden_keys_leave_rows_that_sum_to_one(long: Any, long_d
             f"text, and the rest is scaled up to 1"
         )
     assert whole["notes"] == [expected]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mask": Causal()},
+        {"mask": Allowed(torch.rand(3, 12, 12, generator=torch.Generator().manual_seed(0)) > 0.3)},
+        {"weights": Softmax(sink=torch.tensor([0.0, 1.0, 2.0]))},
+        {"score": Custom(lambda q, k: q @ k.mT * torch.tensor([1.0, 2.0, 3.0])[:, None, None])},
+        {"mask": KeyMask(torch.arange(12) != 5), "hole": 5},
+    ],
+    ids=["plain", "causal", "a mask for each head", "a number for each head", "captured", "NaN that is masked"],
+)
+def test_one_head_alone_is_that_among_the_others(options: dict[str, Any]) -> None:
+    from regard.web.rooms.sentence_heads import LongHead
+
+    given = dict(options)
+    queries, keys = (torch.randn(1, 3, 12, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
+    if "hole" in given:
+        keys[..., given.pop("hole"), :] = torch.nan
+    view = weigh(queries, keys, keys, **given)
+    for hidden in ([], [1, 7]):
+        head = LongHead(view, 2, hidden)
+        wanted = view.dense()[0, 2].clone()
+        share = wanted[:, hidden].sum(-1, keepdim=True)
+        wanted[:, hidden] = 0
+        wanted /= (1 - share).clamp_min(1e-6)  # a sink keeps its part; a row without any other key has nothing
+        torch.testing.assert_close(head.part(range(12), range(12), 12, 12).weights, wanted, atol=1e-6, rtol=1e-4)
+        assert head.hidden_share == pytest.approx(float(share.mean()))
 
 
 def test_of_a_long_text_small_maps_are_of_evenly_spaced_queries(long: Any, long_dense: Tensor) -> None:

@@ -68,7 +68,8 @@ class Reading:
     @property
     def bytes(self) -> int:
         """What it takes: its queries and keys, and the heads and maps that are kept of it."""
-        return self._recorded + sum(each.bytes for each in (*self._heads.values(), *self._maps.values()))
+        maps, heads = self._maps.values(), self._heads.values()
+        return self._recorded + sum(each.bytes for each in maps) + sum(each.bytes for each in heads)
 
     @cached_property
     def _recorded(self) -> int:
