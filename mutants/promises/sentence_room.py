@@ -38,8 +38,8 @@ SENTENCE_ROOM = (
     Mutant(
         "where keys of a long text are set aside, rows sum to 1 among the others",
         "regard/web/rooms/sentence_heads.py",
-        "super().__init__(without_keys(self._whole, hidden) if hidden else self._whole, (0, head if alone is None else 0))",
-        "super().__init__(self._whole, (0, head if alone is None else 0))",
+        "shown = without_keys(self._whole, hidden) if hidden else self._whole",
+        "shown = self._whole",
         (f"{ANSWERS} -k sum_to_one",),
     ),
     Mutant(
@@ -50,11 +50,18 @@ SENTENCE_ROOM = (
         (f"{ANSWERS} -k sum_to_one",),
     ),
     Mutant(
+        "a head whose score knows of the others is read with them",
+        "regard/view/one_entry.py",
+        "whole = problem.form.captures or",
+        "whole =",
+        (f"{ANSWERS} -k among_the_others",),
+    ),
+    Mutant(
         "the share of what a long text has set aside is that of queries across it",
         "regard/web/rooms/sentence_heads.py",
         "self._of_entry(self._whole.rows(slice(None, None, step)))",
         "self._of_entry(self._whole.rows(slice(0, 1)))",
-        (f"{ANSWERS} -k sum_to_one",),
+        (f"{ANSWERS} -k among_the_others",),
     ),
     Mutant(
         "small maps of a long text sum to 1 among the keys that are shown",

@@ -31,9 +31,8 @@ class LongHead(Levels):
         alone = one_entry(view, (0, head))
         self._whole = view if alone is None else alone
         self._hidden = list(hidden)
-        super().__init__(
-            without_keys(self._whole, hidden) if hidden else self._whole, (0, head if alone is None else 0)
-        )
+        shown = without_keys(self._whole, hidden) if hidden else self._whole
+        super().__init__(shown, (0, head if alone is None else 0))
 
     @cached_property
     def hidden_share(self) -> float:
