@@ -51,5 +51,4 @@ def without_keys(view: WeightsView, hidden: Sequence[int]) -> WeightsView:
     shown[list(hidden)] = False
     mask = KeyMask(shown) if problem.mask is None else problem.mask & KeyMask(shown)
     part = replace(problem, mask=mask).around(problem.form)
-    part.__dict__["may_leak"] = problem.may_leak  # nobody looked for NaN anew
     return _Recorded(part, choose(part, None))
