@@ -1,5 +1,7 @@
 """Claims about a map at the level of detail that is looked at: the dense weights, pooled, and never all of them."""
 
+from itertools import pairwise
+from math import ceil
 from typing import Any
 
 import hypothesis.strategies as st
@@ -13,8 +15,8 @@ from regard import Causal, Entmax, weigh
 from regard.view import levels
 from regard.view.levels import Levels, Pooled, pool
 
-FINEST = 16  # cells on a side of the map that is kept
-N_QUERIES, N_KEYS = 75, 52  # neither is a multiple of it
+FINEST = (16, 23, 80)  # cells on a side of the map that is kept: at most as many as there are queries or keys
+N_QUERIES, N_KEYS = 75, 52
 VIEWS = {
     "plain": {},
     "causal": {"mask": Causal(align="start")},
@@ -35,9 +37,9 @@ def map_of(request: pytest.FixtureRequest) -> tuple[Any, Tensor]:
     return view, view.dense().double()
 
 
-@pytest.fixture
-def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels, "FINEST", FINEST)
+@pytest.fixture(params=FINEST)
+def coarse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(levels, "FINEST", request.param)
     monkeypatch.setattr(levels, "STRIP", 100)  # weights: two rows
 
 
@@ -73,25 +75,43 @@ def even(length: int, most: int) -> list[int]:
 @given(rows=span_in(N_QUERIES), columns=span_in(N_KEYS), size=st.tuples(st.integers(1, 80), st.integers(1, 60)))
 def test_a_part_is_the_dense_weights_pooled(map_of: Any, rows: range, columns: range, size: tuple[int, int]) -> None:
     view, dense = map_of
+    finest = levels.FINEST
     found = Levels(view).part(rows, columns, *size)
     assert found.weights.shape <= size
-    if len(rows) / size[0] < N_QUERIES / FINEST or len(columns) / size[1] < N_KEYS / FINEST:
+    if len(rows) / size[0] < max(N_QUERIES / finest, 1) or len(columns) / size[1] < max(N_KEYS / finest, 1):
         assert (found.rows, found.columns) == ((rows.start, rows.stop), (columns.start, columns.stop))
         check(found, dense, even(len(rows), size[0]), even(len(columns), size[1]))
         return
     cells = []
-    for asked, got, n, most in zip(
-        (rows, columns), (found.rows, found.columns), (N_QUERIES, N_KEYS), size, strict=True
+    for asked, span, n, most, count in zip(
+        (rows, columns), (found.rows, found.columns), (N_QUERIES, N_KEYS), size, found.weights.shape, strict=True
     ):
-        assert got[0] <= asked.start
-        assert got[1] >= asked.stop
-        kept = [place * FINEST // n for place in range(*got)]  # the cells of the whole map
-        group = next(g for g in (1, 2, 4, 8, 16) if kept[-1] // g - kept[0] // g < most)
-        assert all(end in (0, n) or end * FINEST // n % group == 0 for end in got)  # cells stay where they are
-        cells.append([each // group - kept[0] // group for each in kept])
-        keys_of_a_cell = group * n / FINEST
-    span = dense[slice(*found.rows), slice(*found.columns)]
-    torch.testing.assert_close(found.weights.double(), average(span, *cells) * keys_of_a_cell, atol=1e-6, rtol=1e-5)
+        side = min(finest, n)  # the cells of the whole map
+        ends = [span[0] + cell * (span[1] - span[0]) / count for cell in range(count + 1)]
+        places = [range(*(min(ceil(end - 1e-9), n) for end in each)) for each in pairwise(ends)]  # as pages name them
+        assert places[0].start <= asked.start
+        assert places[-1].stop >= asked.stop
+        kept = [place * side // n for cell in places for place in cell]
+        group = next(g for g in (1, 2, 4, 8, 16, 32, 64, 128) if kept[-1] // g - kept[0] // g < most)
+        assert [sorted({place * side // n // group for place in cell}) for cell in places] == [
+            [kept[0] // group + cell]
+            for cell in range(count)  # cells stay where they are
+        ]
+        cells.append([number for number, cell in enumerate(places) for _ in cell])
+        last = min(group, side - (kept[0] // group + count - 1) * group)  # the last may have fewer
+        keys = torch.tensor([group] * (count - 1) + [last]) * n / side
+    shown = dense[slice(ceil(found.rows[0] - 1e-9), None), slice(ceil(found.columns[0] - 1e-9), None)]
+    shown = shown[: len(cells[0]), : len(cells[1])]
+    torch.testing.assert_close(found.weights.double(), average(shown, *cells) * keys, atol=1e-6, rtol=1e-5)
+
+
+def test_the_last_cell_has_what_its_query_gives_to_its_key() -> None:
+    view = view_of(1025, 1025)
+    found = Levels(view).part(range(1025), range(1025), 440, 440)
+    assert (found.weights.shape, found.rows, found.columns) == ((257, 257), (0, 1028), (0, 1028))
+    torch.testing.assert_close(found.weights[200, 100], view.rows(range(800, 804))[:, 400:404].sum(1).mean())
+    torch.testing.assert_close(found.weights[256, 256], view.rows([1024])[0, 1024])
+    torch.testing.assert_close(found.weights.sum(1), torch.ones(257))
 
 
 @given(rows=span_in(N_QUERIES), columns=span_in(N_KEYS), size=st.tuples(st.integers(1, 80), st.integers(1, 60)))

@@ -78,6 +78,11 @@ class Seen:
         return self._whole[0]
 
     @property
+    def bytes(self) -> int:
+        """What is kept of them, once they were computed."""
+        return sum(each.nbytes for each in self.__dict__.get("_whole", ()))
+
+    @property
     def hidden_share(self) -> Tensor:
         """`(n_queries,)`: of each row's weight, that on hidden keys."""
         return self._whole[1]

@@ -19,11 +19,20 @@ STRIP = 1 << 22  # weights that are computed at once
 
 @dataclass(frozen=True)
 class Pooled:
-    """A part of a map: what the average query of a cell gives to as many keys as the average cell has, together."""
+    """A part of a map: what the average query of a cell gives to as many keys as the average cell has, together.
 
-    weights: Tensor  # (height, width)
-    rows: tuple[int, int]
-    columns: tuple[int, int]
+    Cells are of one size. So the last may reach beyond the queries or keys there are; it has those there are.
+
+    Args:
+        weights: `(height, width)`
+        rows: Where the first cell begins and the last ends: cell y has the queries from ⌈begin + y · size⌉ to before
+            ⌈begin + (y + 1) · size⌉, where size is that of a cell, (end - begin) / height.
+        columns: Likewise of keys.
+    """
+
+    weights: Tensor
+    rows: tuple[float, float]
+    columns: tuple[float, float]
 
 
 def pool(weights: Tensor, rows: range, columns: range, height: int, width: int) -> Pooled:
@@ -51,6 +60,11 @@ class Levels:
         self.entries = math.prod(view.shape[:-2])  # all of which are computed where one is wanted
         self.reads_whole = most_read is None or math.prod(view.shape) <= most_read
         self._side = max(FINEST // math.isqrt(max(self.entries, 1)), 1)
+
+    @property
+    def bytes(self) -> int:
+        """What is kept of the map, once it was computed."""
+        return self._finest.nbytes if "_finest" in self.__dict__ else 0
 
     @torch.no_grad()
     def row(self, place: int) -> Tensor:
@@ -86,7 +100,7 @@ class Levels:
         part = finest[down.first : down.last, across.first : across.last]
         sums = _summed(_summed(part, down.bins, -2), across.bins, -1)
         pairs = torch.outer(down.counts, across.counts)
-        return Pooled(sums / pairs * (across.group * self.n_keys / finest.shape[1]), down.span, across.span)
+        return Pooled(sums / pairs * across.sizes, down.span, across.span)
 
     def _computed(self, rows: range, columns: range, height: int, width: int) -> Pooled:
         down, across = _bins(len(rows), height), _bins(len(columns), width)
@@ -119,11 +133,13 @@ class _Level:
         self.first = first // self.group * self.group
         self.last = min(-(-last // self.group) * self.group, cells)
         self.bins = torch.arange(self.last - self.first) // self.group
+        groups = int(self.bins[-1]) + 1
         # A cell has the queries i with ⌊i · cells / size⌋ of its number.
         starts = [-(-cell * size // cells) for cell in range(self.first, self.last + 1)]
-        self.span = (starts[0], starts[-1])
-        self.counts = torch.zeros(int(self.bins[-1]) + 1)  # of queries in each group: cells may differ by one
+        self.span = (self.first * size / cells, (self.first + groups * self.group) * size / cells)
+        self.counts = torch.zeros(groups)  # of queries in each group: cells may differ by one
         self.counts.index_add_(0, self.bins, torch.tensor(starts).diff().float())
+        self.sizes = torch.bincount(self.bins) * (size / cells)  # the last may have fewer cells
 
 
 def _bins(length: int, size: int) -> Tensor:

@@ -18,21 +18,27 @@ if TYPE_CHECKING:
     from regard.view.weights_view import WeightsView
 
 
-@torch.no_grad()
 def levels_of(view: WeightsView, entry: tuple[int, ...], most_read: int | None = None) -> Levels:
     """The weights of one entry, at any level of detail; alone, where they can be computed without the others."""
+    alone = one_entry(view, entry)
+    return Levels(view, entry, most_read) if alone is None else Levels(alone, None, most_read)
+
+
+@torch.no_grad()
+def one_entry(view: WeightsView, entry: tuple[int, ...]) -> WeightsView | None:
+    """A view of one entry, with every axis of the batch, of size 1; None where it is computed with the others alone."""
     problem = view._problem
     grid = problem.grid
     # What a user's function and a rule know of heads, and NaN among the inputs, is not taken apart.
     whole = problem.form.captures or problem.rule.batch_shape or problem.may_leak or problem.form.has_offsets
     if whole or math.prod(grid.batch_shape) == 1:
-        return Levels(view, entry, most_read)
+        return None
     form = problem.form.rebuilt(iter([_of(each.detach(), entry) for each in problem.form.tensors()]))
     queries, keys, values = (_of(each.detach(), entry) for each in (problem.queries, problem.keys, problem.values))
     values = values.expand(*(1,) * len(entry), *values.shape[-2:])
     mask = None if problem.mask is None else _OfEntry(problem.mask, entry, grid)
     part = replace(problem, queries=queries, keys=keys, values=values, mask=mask).around(form)
-    return Levels(type(view)(part, choose(part, None)), None, most_read)  # what was recorded stays a recording
+    return type(view)(part, choose(part, None))  # what was recorded stays a recording
 
 
 def _of(tensor: Tensor, entry: tuple[int, ...]) -> Tensor:

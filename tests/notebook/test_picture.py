@@ -314,6 +314,45 @@ def test_what_python_refuses_is_told_where_it_is_asked(show, in_browser):
         assert tab.locator(".trouble").get_attribute("role") == "alert"
 
 
+def test_a_row_that_is_read_does_not_undo_what_is_wrong_with_the_map(show, in_browser, monkeypatch):
+    from regard.errors import OptionError
+    from regard.view.notebook import answers
+
+    def refuse(*given):
+        raise OptionError("Not now.")
+
+    view = view_of(2, 3)
+    with in_browser(show(view)) as tab:
+        with monkeypatch.context() as patched:
+            patched.setattr(answers, "_map", refuse)
+            picker(tab, "Head").select_option("1")
+            settled(tab, view.dense()[0, 1, 6])
+            assert tab.locator(".trouble").inner_text() == "Not now."
+            assert tab.locator(".regard-picture.is-wrong").count() == 1
+        picker(tab, "Head").select_option("2")
+        settled(tab, view.dense()[0, 2, 6])
+        until(tab, lambda: tab.locator(".trouble").inner_text() == "")
+        assert tab.locator(".regard-picture.is-wrong").count() == 0
+
+
+def test_each_cell_is_named_by_what_it_has_to_the_last(show, in_browser):
+    view = view_of(n=1027)
+    picture = show(view)
+    with in_browser(picture) as tab:
+        dense = view.dense()
+        size = min(maps(picture)[0]["size"][0], 512)
+        step = next(step for step in (1, 2, 4, 8) if -(-1027 // step) <= size)
+        for query, key in ((800, 400), (1026, 1026)):
+            tab.mouse.move(*middle_of(tab, query, key, n=1027, m=1027))
+            spans = [(place // step * step, min(place // step * step + step, 1027)) for place in (query, key)]
+            (top, bottom), (left, right) = spans
+            weight = 100 * float(dense[top:bottom, left:right].sum(1).mean())
+            expected = f"query {top} to {bottom - 1} → key {left} to {right - 1}: "
+            said, told = tab.locator(".pointed").inner_text().split(": ")
+            assert f"{said}: " == expected
+            assert float(told.removesuffix("%")) == pytest.approx(weight, rel=1e-2)
+
+
 def test_grey_is_no_finite_number(show, in_browser):
     values = torch.tensor([[-1.0], [0.5], [torch.nan], [2.0]])
     with in_browser(show(weigh(torch.ones(1, 1), values, values, score=Dot(), weights=Raw()))) as tab:

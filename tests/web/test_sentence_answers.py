@@ -19,6 +19,7 @@ pytest.importorskip("pydantic_core", reason="needs regard[web]")
 from pydantic_core import to_json
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from regard import Allowed, Causal, Custom, KeyMask, Softmax, weigh
 from regard.text import Look, SentenceEncoder
 from regard.text.seen import most_telling
 
@@ -280,7 +281,8 @@ def test_of_a_long_text_hidden_keys_leave_rows_that_sum_to_one(long: Any, long_d
     assert sum(row["weights"]) + row["rest"] == pytest.approx(1, abs=1e-4)
     n = len(wanted)
     whole = asked(room, "map", text, **about, size=[64, 32])
-    assert (whole["rows"], whole["columns"]) == ([0, n], [0, n])
+    ends = [-(-n // group) * group for group in (32, 64)]  # of cells of one size
+    assert (whole["rows"], whole["columns"]) == ([0, ends[0]], [0, ends[1]])
     expected = "nothing is hidden and nothing is scaled"
     if not specials:
         expected = (
@@ -288,6 +290,36 @@ def test_of_a_long_text_hidden_keys_leave_rows_that_sum_to_one(long: Any, long_d
             f"text, and the rest is scaled up to 1"
         )
     assert whole["notes"] == [expected]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mask": Causal()},
+        {"mask": Allowed(torch.rand(3, 12, 12, generator=torch.Generator().manual_seed(0)) > 0.3)},
+        {"weights": Softmax(sink=torch.tensor([0.0, 1.0, 2.0]))},
+        {"score": Custom(lambda q, k: q @ k.mT * torch.tensor([1.0, 2.0, 3.0])[:, None, None])},
+        {"mask": KeyMask(torch.arange(12) != 5), "hole": 5},
+    ],
+    ids=["plain", "causal", "a mask for each head", "a number for each head", "captured", "NaN that is masked"],
+)
+def test_one_head_alone_is_that_among_the_others(options: dict[str, Any]) -> None:
+    from regard.web.rooms.sentence_heads import LongHead
+
+    given = dict(options)
+    queries, keys = (torch.randn(1, 3, 12, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
+    if "hole" in given:
+        keys[..., given.pop("hole"), :] = torch.nan
+    view = weigh(queries, keys, keys, **given)
+    for hidden in ([], [1, 7]):
+        head = LongHead(view, 2, hidden)
+        wanted = view.dense()[0, 2].clone()
+        share = wanted[:, hidden].sum(-1, keepdim=True)
+        wanted[:, hidden] = 0
+        wanted /= (1 - share).clamp_min(1e-6)  # a sink keeps its part; a row without any other key has nothing
+        torch.testing.assert_close(head.part(range(12), range(12), 12, 12).weights, wanted, atol=1e-6, rtol=1e-4)
+        assert head.hidden_share == pytest.approx(float(share.mean()))
 
 
 def test_of_a_long_text_small_maps_are_of_evenly_spaced_queries(long: Any, long_dense: Tensor) -> None:
@@ -322,6 +354,52 @@ def test_who_asks_again_does_not_run_the_model_again(long: Any, monkeypatch: pyt
     monkeypatch.setattr(type(room._model), "look", lambda *given: pytest.fail("the model was run"))
     for operation, more in (("look", {}), ("heads", {"layer": 0}), ("map", {"layer": 0, "head": 0})):
         asked(room, operation, text, **more)
+
+
+# What is kept -----------------------------------------------------------------------------------------------------
+
+
+def test_texts_are_kept_within_a_budget_with_what_came_of_them(look: Look) -> None:
+    from regard.web.rooms.sentence_reading import Chosen, Reading, Readings
+
+    one, read = Reading(look).bytes, ""
+    assert one == sum(each.nbytes for view in look.views for each in view._problem.form.tensors())
+    readings = Readings(2 * one + 100)
+
+    def get(name: str) -> Reading:
+        def run() -> Look:
+            nonlocal read
+            read += name
+            return look
+
+        return readings.get((name,), run)
+
+    for name in "ababcb":
+        get(name)
+    assert read == "abc"
+    get("a")
+    assert read == "abca"
+    assert get("a").seen(Chosen(False, False, 0, 0, False)).weights.nbytes > 100
+    get("b")  # for both there is no room any more
+    get("a").head(0, 0, specials=True).part(range(14), range(14), 4, 4)
+    assert read == "abcaa"
+    get("b")
+    get("a")
+    assert read == "abcaaa"
+
+
+def test_of_a_text_the_latest_maps_and_heads_are_kept(look: Look) -> None:
+    from regard.web.rooms.sentence_reading import KEPT_HEADS, KEPT_MAPS, Chosen, Reading
+
+    of_words, of_pieces = Reading(look), Reading(look)
+    recorded, map_of_words, map_of_pieces = of_words.bytes, 4 * (10 * 10 + 10), 4 * 14 * 14
+    for place in range(20):
+        of_words.seen(Chosen(False, False, place // 12, place % 12, False)).weights  # noqa: B018
+        assert of_words.bytes == recorded + min(place + 1, KEPT_MAPS) * map_of_words
+        of_pieces.head(place // 12, place % 12, specials=True).part(range(14), range(14), 4, 4)
+        assert of_pieces.bytes == recorded + min(place + 1, KEPT_HEADS) * map_of_pieces
+    latest = of_words.seen(Chosen(False, False, 1, 7, False)), of_pieces.head(1, 7, specials=True)
+    assert ["_whole" in latest[0].__dict__, "_finest" in latest[1].__dict__] == [True, True]
 
 
 class Largest(TorchDispatchMode):

@@ -208,6 +208,27 @@ def test_a_long_text_is_zoomed_and_moved_by_buttons_keys_wheel_and_dragging(
             assert [middle(each) / n for each in asked[:2]] == pytest.approx([rows, columns], abs=2 / n), key
             assert (asked[0][1] - asked[0][0]) / n == pytest.approx(width, abs=2 / n)
 
+        # Cells of one size, the last of which reaches beyond the text: each is named by what it has.
+        found, answer = json.loads(saved(tab, "JSON")), asked[2]
+        tab.focus("canvas.zoom")
+        tab.evaluate("scrollTo(0, 0)")
+        words = long_look.by_pieces().words
+        layer, head = (int(tab.inner_text("h2.source").split(", ")[at].split()[1]) for at in (0, 1))
+        dense = long_look.views[layer].dense()[0, head].detach()
+        step = -(-n // answer["size"][0])
+        cells = [(start, min(start + step, n)) for start in range(0, n, step)]
+        assert (step, n % step) == (4, 1)
+        assert found["rows"][:-1] == [f"{words[start]} … {words[stop - 1]}" for start, stop in cells[:-1]]
+        assert found["rows"][-1] == words[-1]
+        together = torch.stack([dense[start:stop].mean(0) for start, stop in cells])
+        together = torch.stack([together[:, start:stop].sum(1) for start, stop in cells], 1)
+        torch.testing.assert_close(torch.tensor(found["weights"]), together, atol=1e-6, rtol=1e-4)
+        box = tab.locator("canvas.zoom").bounding_box()
+        size = box["width"] - LEFT - RIGHT
+        for cell in (200, -1):
+            tab.mouse.move(box["x"] + LEFT + 4, box["y"] + TOP + (cells[cell][0] + 0.5) / n * size)
+            assert tab.inner_text(".pointed").startswith(f"{found['rows'][cell]} → ")
+
         # What is under the pointer stays there; what is told of it is what is now to be seen.
         tab.mouse.move(*at(0.25, 0.75))
         assert tab.inner_text(".pointed").count("…") == 2  # from the first to the last of a cell
@@ -278,6 +299,38 @@ def test_of_a_long_text_words_are_chosen_and_seen_among_their_neighbours(
         tab.click(".heads [aria-label='Layer 2, head 0']")
         expect(tab, "h2.source").to_have_text("Layer 2, head 0")
         assert tab.locator("[name=sentence-order] option:disabled").count() == 2
+        tab.click("nav >> text='Sentence'")
+        expect(tab, "h2.source").to_have_text("Layer 0, head 0")
+        drawn(tab)
+        assert tab.inner_text(".trouble") == ""
+
+
+def test_a_query_all_of_whose_weight_is_set_aside_attends_to_no_key_that_is_shown(browser: Any, decoder: Any) -> None:
+    nothing = {"places": [*range(14)], "weights": [0.0] * 14, "rest": 0.0, "entropy": 0.0}
+    with open_at(browser, decoder, LONG) as tab:
+        tab.route("**/sentence/row", lambda route: route.fulfill(json=nothing))
+        tab.click("[aria-label='The next word']")
+        expect(tab, ".one .caption").to_have_text("It attends to no key that is shown.")
+        assert tab.locator(".list .entry").count() == 0
+
+
+def test_small_maps_are_of_one_text(browser: Any, decoder: Any) -> None:
+    with open_at(browser, decoder, SENTENCE) as tab:
+        expect(tab, ".heads canvas").to_have_count(12)
+        held: list[Any] = []
+        is_later = 'layer":1'
+        tab.route(
+            "**/sentence/heads",
+            lambda route: held.append(route) if is_later in (route.request.post_data or "") else route.continue_(),
+        )
+        tab.fill("#sentence-text", LONG)
+        while not held:
+            tab.wait_for_timeout(10)
+        labels = [each.get_attribute("aria-label") for each in tab.locator(".heads .head").all()]
+        assert labels == [f"Layer 0, head {head}" for head in range(4)]  # those of the text before are gone
+        held.pop().continue_()
+        drawn(tab)
+        expect(tab, ".heads canvas").to_have_count(12)
 
 
 @pytest.mark.parametrize("width", [400, 1280])

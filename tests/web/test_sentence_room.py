@@ -149,12 +149,36 @@ def test_means_and_rollout_take_the_place_of_one_head(open_room: Any) -> None:
         assert tab.locator("[name=sentence-view][value=lines]").is_checked()
 
 
+def expect_nothing(tab: Any, said: str) -> None:
+    tab.wait_for_timeout(100)  # in which a picture would come
+    assert said in tab.inner_text(".trouble")
+    assert [tab.locator(each).is_visible() for each in (".shown", ".heads", ".word-name")] == [False] * 3
+
+
+def test_an_address_without_a_head_shows_the_most_telling_one(open_room: Any) -> None:
+    with open_room(settings="?show=head&layer=2&head=3") as tab:
+        for go in (
+            lambda: tab.click("nav >> text='Sentence'"),
+            lambda: tab.evaluate("location.hash = '#sentence?show=head&layer=99&head=3'"),
+        ):
+            tab.click(".heads [aria-label^='Layer 2, head 3']")
+            expect(tab, "h2.source").to_have_text("Layer 2, head 3")
+            go()
+            expect(tab, "h2.source").to_have_text("Layer 3, head 1, the most telling")
+            drawn(tab)
+            assert tab.input_value("[name=sentence-show]") == "head"
+            assert numbers(tab) == in_cells(library(layer=3, head=1).weights)
+            tab.wait_for_url("**layer=3&head=1**")
+
+
 def test_what_cannot_be_shown_is_said_and_what_follows_is_drawn(open_room: Any) -> None:
     with open_room() as tab:
         tab.fill("#sentence-text", "?! …")
         expect(tab, ".trouble").to_contain_text("only punctuation or symbols")
         assert not tab.locator(".shown").is_visible()
         assert "19 pieces" not in tab.inner_text(".lead")
+        tab.select_option("[name=sentence-show]", "all")  # of no text: not of the one before
+        expect_nothing(tab, "only punctuation or symbols")
         tab.check("[name=sentence-specials]")
         expect(tab, ".picture svg text:text-is('?')").not_to_have_count(0)
         drawn(tab)
@@ -163,6 +187,8 @@ def test_what_cannot_be_shown_is_said_and_what_follows_is_drawn(open_room: Any) 
         assert names(tab)[1:4] == ["<₁", "b₁", ">₁"]
         tab.fill("#sentence-text", " ")
         expect(tab, ".trouble").to_contain_text("Write a sentence")
+        tab.select_option("[name=sentence-show]", "layer")
+        expect_nothing(tab, "Write a sentence")
         write(tab, "a dog")
         tab.route("**/sentence/map", lambda route: route.fulfill(status=422, json={"error": "Not now."}))
         tab.select_option("[name=sentence-show]", "all")

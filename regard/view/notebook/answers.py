@@ -143,7 +143,7 @@ def _caption(part: Pooled, finite: Tensor, widest: tuple[int, int], levels: Leve
     if spans == list(part.weights.shape):
         sentences.append("Each cell is one weight.")
     else:
-        down, across = (ratio(span, cells) for span, cells in zip(spans, part.weights.shape, strict=True))
+        down, across = (ratio(round(span), cells) for span, cells in zip(spans, part.weights.shape, strict=True))
         sentences.append(
             f"A cell is about {down} × {across}: what one of its queries gives to its keys together, on average."
         )

@@ -152,19 +152,21 @@ function render({ model, el }) {
     late = setTimeout(() => { status.textContent = "Waiting for Python, which answers when no cell runs. In a notebook that was saved or restarted, run the cell again."; }, 500);
     return python.ask({ ...question, layer: chosen.layer, entry: chosen.entry, query: chosen.query });
   };
-  const settle = error => {
+  const troubles = {}; // of the map and of the row: what one is told does not undo what is wrong with the other
+  const settle = (of, error) => {
     clearTimeout(late);
     status.textContent = "";
-    trouble.textContent = error?.message ?? "";
-    root.classList.toggle("is-wrong", Boolean(error));
+    troubles[of] = error?.message;
+    trouble.textContent = [...new Set(Object.values(troubles).filter(Boolean))].join(" ");
+    root.classList.toggle("is-wrong", trouble.textContent !== "");
   };
   const askMap = newest(ask, (found, asked) => {
     if (isEnded) return;
-    settle();
+    settle("map");
     if (!heads.length) still.replaceChildren(title);
     if (asked.isWhole && String(found.widest) !== String(sizes())) seen = windowOf(found);
     widest = found.widest;
-    const part = { ...found, canvas: document.createElement("canvas"), isWhole: found.rows[0] === 0 && found.columns[0] === 0 && String([found.rows[1], found.columns[1]]) === String(sizes()) };
+    const part = { ...found, canvas: document.createElement("canvas"), isWhole: [found.rows, found.columns].every(([from, to], side) => from === 0 && to >= sizes()[side]) };
     parts = part.isWhole ? [part] : [...parts.filter(each => each.isWhole), part];
     paint(part);
     legend.replaceChildren(...found.legend.map((words, at) => {
@@ -173,10 +175,10 @@ function render({ model, el }) {
       return make("span", {}, swatch, words);
     }));
     draw();
-  }, settle);
+  }, error => settle("map", error));
   const askRow = newest(ask, found => {
     if (isEnded) return;
-    settle();
+    settle("row");
     query.value = found.query;
     query.max = layer().queries - 1;
     called.textContent = ` of ${layer().queries.toLocaleString("en")}${names ? `, ${nameOf(0, found.query)},` : ""} attends to`;
@@ -188,7 +190,7 @@ function render({ model, el }) {
     }));
     spread.textContent = found.caption;
     heard.textContent = `${nameOf(0, found.query)} attends to ${found.keys.slice(0, 3).map((key, at) => `${nameOf(1, key)} ${found.told[at]}`).join(", ")}`;
-  }, settle);
+  }, error => settle("row", error));
 
   // What is looked at -------------------------------------------------------------------------------------------------
   const windowOf = ({ rows, columns }) => ({ top: rows[0], left: columns[0], height: rows[1] - rows[0], width: columns[1] - columns[0] });
@@ -351,7 +353,8 @@ function render({ model, el }) {
     pointed.textContent = "";
     if (!part || place < part.rows[0] || place >= part.rows[1] || column < part.columns[0] || column >= part.columns[1]) return;
     const span = (value, [from, to], count, side) => {
-      const cell = Math.floor(((value - from) * count) / (to - from)), first = Math.ceil((cell * (to - from)) / count) + from, last = Math.ceil(((cell + 1) * (to - from)) / count) + from - 1;
+      const size = (to - from) / count, cell = Math.floor((value - from) / size + 1e-9), start = at => Math.ceil(from + at * size - 1e-9);
+      const first = start(cell), last = Math.min(start(cell + 1), sizes()[side]) - 1; // the last cell may reach beyond what there is
       return [cell, last > first ? `${nameOf(side, first)} to ${names ? nameOf(side, last) : last}` : nameOf(side, first)];
     };
     const [down, rows] = span(place, part.rows, part.size[0], 0), [across, columns] = span(column, part.columns, part.size[1], 1);

@@ -31,7 +31,7 @@ SMALL = 24  # cells on a side of a head's map among all the others
 LONGEST_NAME = 40  # letters of a word
 MOST_ASIDE = 6  # names of what is set aside
 MOST_CELLS = 1024  # on a side of a map
-BUDGET = 1 << 30  # bytes of the queries and keys of one text
+MOST_RECORDED = 1 << 30  # bytes of the queries and keys of one text
 
 
 class AboutModel(Asked):
@@ -130,7 +130,7 @@ class FromFolder:
     def look(self, asked: AboutText) -> Look:
         """What every token attends to."""
         part = self._model.choose_part(asked.part, asked.target)
-        return self._model.look(asked.text, part, target=asked.target, budget=BUDGET)
+        return self._model.look(asked.text, part, target=asked.target, budget=MOST_RECORDED)
 
 
 class SentenceRoom:
@@ -268,9 +268,7 @@ def _telling(seen: Seen) -> list[int] | None:
 
 def _small(seen: Seen, layer: int) -> Tensor:
     """The heads of a layer among the words that are shown, each cell its heaviest weight, `(heads, height, width)`."""
-    weights = seen.look.of_heads(layer, seen.rows)[..., seen.columns]
-    if seen.hidden:
-        weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-30)
+    weights = seen.of_heads(layer)
     sides = [min(side, SMALL) for side in weights.shape[-2:]]
     return torch.nn.functional.adaptive_max_pool2d(weights, sides)
 

@@ -9,10 +9,10 @@ from functools import cached_property
 import torch
 
 from regard.masks import KeyMask
-from regard.nn.recorded_slices import of_heads, part_of_mask
 from regard.nn.recording import _Recorded
 from regard.planner import choose
 from regard.view.levels import Levels
+from regard.view.one_entry import one_entry
 from regard.view.weights_view import WeightsView
 
 SAMPLED = 256  # queries of which the share of hidden keys is read
@@ -28,9 +28,11 @@ class LongHead(Levels):
     """
 
     def __init__(self, view: WeightsView, head: int, hidden: Sequence[int]) -> None:
-        self._whole = one_head(view, head)
+        alone = one_entry(view, (0, head))
+        self._whole = view if alone is None else alone
         self._hidden = list(hidden)
-        super().__init__(without_keys(self._whole, hidden) if hidden else self._whole)
+        shown = without_keys(self._whole, hidden) if hidden else self._whole
+        super().__init__(shown, (0, head if alone is None else 0))
 
     @cached_property
     def hidden_share(self) -> float:
@@ -38,19 +40,7 @@ class LongHead(Levels):
         if not self._hidden:
             return 0.0
         step = max(self.n_queries // SAMPLED, 1)
-        return float(self._whole.rows(slice(None, None, step))[0, 0][:, self._hidden].sum(-1).mean())
-
-
-@torch.no_grad()
-def one_head(view: WeightsView, head: int) -> WeightsView:
-    """The view of one head of a recorded layer, of the first entry of the batch."""
-    problem = view._problem
-    n_heads, heads = problem.grid.batch_shape[-1], torch.tensor([head], device=problem.grid.device)
-    form = problem.form.rebuilt(iter([of_heads(each, heads, n_heads) for each in problem.form.tensors()]))
-    queries, keys, values = (of_heads(each, heads, n_heads) for each in (problem.queries, problem.keys, problem.values))
-    mask = None if problem.mask is None else part_of_mask(problem.mask, None, heads, problem.grid)
-    part = replace(problem, queries=queries, keys=keys, values=values, mask=mask).around(form)
-    return _Recorded(part, choose(part, None))
+        return float(self._of_entry(self._whole.rows(slice(None, None, step)))[:, self._hidden].sum(-1).mean())
 
 
 @torch.no_grad()

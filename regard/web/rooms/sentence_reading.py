@@ -19,7 +19,7 @@ from regard.web.rooms.sentence_heads import LongHead
 LONG = 1 << 20  # pairs of pieces above which weights among words are no longer all computed
 KEPT_HEADS = 4  # of a long text: each keeps a map of up to 16 MiB
 KEPT_MAPS = 16  # of any other: each has at most so many weights as there are pairs
-BUDGET = 1 << 29  # bytes of recordings that a worker keeps
+KEPT_BYTES = 1 << 29  # of all texts: recordings, and what came of them
 
 
 class RolledOut(Look):
@@ -65,9 +65,14 @@ class Reading:
         """Whether its weights are too many to compute all of them, of all heads."""
         return len(self.look.pieces) * len(self.look.keys.word_of) > LONG
 
-    @cached_property
+    @property
     def bytes(self) -> int:
-        """What its queries and keys take."""
+        """What it takes: its queries and keys, and the heads and maps that are kept of it."""
+        maps, heads = self._maps.values(), self._heads.values()
+        return self._recorded + sum(each.bytes for each in maps) + sum(each.bytes for each in heads)
+
+    @cached_property
+    def _recorded(self) -> int:
         tensors = {id(each): each for view in self.look.views for each in view._problem.form.tensors()}
         return sum(each.nbytes for each in tensors.values())
 
@@ -122,7 +127,7 @@ class Reading:
 class Readings:
     """The texts that were read last, within a budget of bytes: who asks again does not run the model again."""
 
-    def __init__(self, budget: int = BUDGET) -> None:
+    def __init__(self, budget: int = KEPT_BYTES) -> None:
         self._budget = budget
         self._kept: OrderedDict[tuple[str | None, ...], Reading] = OrderedDict()
 

@@ -4,7 +4,7 @@ import { latest } from "../server.js";
 import { largestOf, percent, plain, threeDigits } from "../numbers.js";
 import { cut, legendOf, matrix } from "../weights.js";
 import { lines } from "./sentence-lines.js";
-import { zoomMap } from "./sentence-map.js";
+import { within, zoomMap } from "./sentence-map.js";
 import { numbers } from "./sentence-overview.js";
 import { texts } from "./sentence-texts.js";
 
@@ -13,7 +13,7 @@ const KEYS = "Arrow up and down choose a word, left and right a head.";
 const LEGEND = 250; // units: five entries of three digits each
 const NUMBERED = 21; // units on a side of a cell from which it has its number
 
-// `fetch(part, signal)` answers with a part of the map of what is shown.
+// `fetch(known, part, signal)` answers with a part of the map of what is shown.
 export function largePicture({ fetch, onchoose, onkey, onshown }) {
   const source = element("h2", { class: "source" }), pointed = element("p", { class: "pointed quiet-line", "aria-hidden": "true" });
   const picture = element("div", { class: "picture" }), legend = element("div", { class: "legend" }), caption = element("figcaption");
@@ -76,7 +76,7 @@ export function largePicture({ fetch, onchoose, onkey, onshown }) {
   // Of a long text: as a map, or as lines among the words around the one that is chosen.
   async function drawMap(isOther) {
     if (!map) {
-      map = zoomMap({ fetch: (rows, columns, size, signal) => fetch({ rows, columns, size }, signal), onchoose, onpoint: pointCell, onpart: describePart });
+      map = zoomMap({ fetch: (rows, columns, size, signal) => fetch(known, { rows, columns, size }, signal), onchoose, onpoint: pointCell, onpart: describePart });
       isOther = true;
     }
     if (!picture.contains(map.root)) picture.replaceChildren(map.root);
@@ -93,7 +93,7 @@ export function largePicture({ fetch, onchoose, onkey, onshown }) {
     };
     const rows = span(known.queries.length, word), middle = Math.round((word * known.keys.length) / known.queries.length);
     const columns = known.is_square ? rows : span(known.keys.length, middle);
-    const found = await asking(signal => fetch({ rows, columns, size: [DRAWN, DRAWN] }, signal));
+    const found = await asking(signal => fetch(known, { rows, columns, size: [DRAWN, DRAWN] }, signal));
     if (found === undefined) return false;
     whole = unpacked(found, known.queries.slice(...rows), known.keys.slice(...columns));
     paint(rows[0]);
@@ -102,7 +102,7 @@ export function largePicture({ fetch, onchoose, onkey, onshown }) {
 
   async function drawAll(isOther) {
     endMap();
-    const found = await asking(signal => fetch({ size: [DRAWN, DRAWN] }, signal));
+    const found = await asking(signal => fetch(known, { size: [DRAWN, DRAWN] }, signal));
     if (found === undefined) return false;
     whole = unpacked(found, known.queries, known.keys);
     if (isOther) word = striking();
@@ -165,12 +165,13 @@ export function largePicture({ fetch, onchoose, onkey, onshown }) {
     shown() {
       if (whole) return whole;
       const { rows, columns, size, weights, source: of, notes } = map.part;
-      const named = (names, [from, to], count) => Array.from({ length: count }, (_, at) => {
-        const first = Math.ceil(from + (at * (to - from)) / count - 1e-9), last = Math.ceil(from + ((at + 1) * (to - from)) / count - 1e-9) - 1;
+      const named = (names, span, count) => Array.from({ length: count }, (_, at) => {
+        const [first, last] = within(span, count, at, names.length);
         return last > first ? `${names[first]} … ${names[last]}` : names[first];
       });
+      const clipped = ([from, to], most) => [Math.ceil(from - 1e-9), Math.min(Math.ceil(to - 1e-9), most)];
       return {
-        source: of, notes, part: { rows, columns }, rows: named(known.queries, rows, size[0]), columns: named(known.keys, columns, size[1]),
+        source: of, notes, part: { rows: clipped(rows, known.queries.length), columns: clipped(columns, known.keys.length) }, rows: named(known.queries, rows, size[0]), columns: named(known.keys, columns, size[1]),
         weights: Array.from({ length: size[0] }, (_, row) => [...weights.subarray(row * size[1], (row + 1) * size[1])]),
       };
     },

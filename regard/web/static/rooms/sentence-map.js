@@ -12,6 +12,12 @@ const NEAREST = 12; // words on a side
 const REST = 50; // milliseconds without a movement until more detail is asked for
 const LETTERS = 13, LETTER = 6.4; // of a name at most, and how wide one is about
 
+// The first and the last place in a cell of a span of so many cells. Cells are of one size: the last may reach beyond the places there are.
+export function within([from, to], count, at, most) {
+  const size = (to - from) / count, first = Math.ceil(from + at * size - 1e-9);
+  return [first, Math.max(Math.min(Math.ceil(from + (at + 1) * size - 1e-9), most) - 1, first)];
+}
+
 // `fetch(rows, columns, size, signal)` answers with a part of the map.
 export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
   const canvas = element("canvas", {
@@ -155,9 +161,8 @@ export function zoomMap({ fetch, onchoose, onpoint, onpart }) {
     const [[r0, r1], [c0, c1]] = [part.rows, part.columns], [height, wide] = part.size;
     if (row < r0 || row >= r1 || column < c0 || column >= c1) return null;
     const [cellDown, cellAcross] = [(r1 - r0) / height, (c1 - c0) / wide];
-    const [down, across] = [Math.floor((row - r0) / cellDown), Math.floor((column - c0) / cellAcross)];
-    const span = (from, size, at, most) => [Math.ceil(from + at * size - 1e-9), Math.max(Math.ceil(from + (at + 1) * size - 1e-9), 1) - 1].map(each => Math.min(each, most - 1));
-    return { rows: span(r0, cellDown, down, rows.length), columns: span(c0, cellAcross, across, columns.length), weight: part.weights[down * wide + across] };
+    const [down, across] = [Math.floor((row - r0) / cellDown + 1e-9), Math.floor((column - c0) / cellAcross + 1e-9)];
+    return { rows: within(part.rows, height, down, rows.length), columns: within(part.columns, wide, across, columns.length), weight: part.weights[down * wide + across] };
   }
 
   // The map moves under a pointer that rests, and finer cells take the place of coarser ones.

@@ -25,7 +25,7 @@ export function paint(canvas, weights, height, width, largest, from = 0) {
 // `onchoose(layer, head)` is told which head is chosen.
 export function overview({ onchoose }) {
   const root = element("div", { class: "heads", role: "radiogroup", "aria-label": "Heads" });
-  let maps = new Map(), shape = null, size = null, marked = null, order = "place", entropies = null, distances = null;
+  let maps = new Map(), of = null, shape = null, size = null, marked = null, order = "place", entropies = null, distances = null;
 
   const key = (layer, head) => `${layer} ${head}`;
   const value = ({ layer, head }) => (order === "entropy" ? entropies : distances)?.[layer]?.[head];
@@ -101,9 +101,10 @@ export function overview({ onchoose }) {
       order = given;
       if (shape) place();
     },
-    // A layer that was asked for, or all of them at once.
+    // A layer that was asked for, or all of them at once; those of another text go, since each text has cells of its own.
     show({ layers, maps: packed, size: given, entropies: spread, distances: far }, model) {
-      if (!shape || shape.layers !== model.n_layers || shape.heads !== model.n_heads) maps = new Map();
+      if (of !== model) maps = new Map();
+      of = model;
       shape = { layers: model.n_layers, heads: model.n_heads };
       size = given;
       const weights = numbers(packed), cells = size[0] * size[1];

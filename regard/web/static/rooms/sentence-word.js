@@ -23,6 +23,12 @@ export function oneWord({ onstep, onchoose }) {
       const nats = entropy ?? entries.reduce((sum, { weight }) => sum - (weight > 0 ? weight * Math.log(weight) : 0), 0);
       const equal = plain(Math.exp(nats), 2);
       name.textContent = `“${cut(word, 24)}” attends to`;
+      if (entries.every(({ weight }) => weight === 0) && rest === 0) { // all it has is on keys that are set aside
+        list.replaceChildren();
+        spread.textContent = "It attends to no key that is shown.";
+        tell(`${word} attends to no key that is shown`);
+        return;
+      }
       const drawn = bars(listed, {
         width: Math.max(Math.round(list.clientWidth || 480), 260), names: 12, label: `What ${word} attends to: ${some(listed)}`,
         onchoose: isSquare ? at => onchoose(listed[at].place) : undefined,

@@ -30,8 +30,8 @@ export function mount(root, { about, state, keep }) {
   const waiting = element("p", { class: "reading quiet-line", role: "status" });
   const trouble = element("p", { class: "trouble", role: "status" });
   const large = largePicture({
-    fetch: (part, signal) => ask("sentence", "map", { ...known.body, ...aboutHead(settings), ...part }, signal),
-    onchoose: choose, onkey: key, onshown: () => files.refresh(),
+    fetch: ({ body }, part, signal) => ask("sentence", "map", { ...body, ...aboutHead(settings), ...part }, signal),
+    onchoose: choose, onkey: key, onshown: () => known && files.refresh(),
   });
   const one = oneWord({ onstep: step, onchoose: choose });
   const view = choice({ label: "Picture", name: "sentence-view", options: [["matrix", "Matrix"], ["lines", "Lines"]], value: "matrix", onchange: each => set({ view: each }) });
@@ -74,7 +74,7 @@ export function mount(root, { about, state, keep }) {
     typed.stop();
     for (const each of [reading, listing, looking]) each.end();
     if (!kept.text.trim()) {
-      said("Write a sentence: its words appear here.");
+      forget("Write a sentence: its words appear here.");
       return;
     }
     for (const each of [shown, ofHeads]) each.classList.add("busy");
@@ -91,7 +91,7 @@ export function mount(root, { about, state, keep }) {
       settle();
       if (await draw(true)) await small();
     } catch (error) {
-      said(error.message);
+      forget(error.message);
     } finally {
       clearTimeout(slow);
       if (mine === turn) waiting.textContent = "";
@@ -111,6 +111,12 @@ export function mount(root, { about, state, keep }) {
     trouble.textContent = words;
     if (words) lead.textContent = introduced;
     shown.hidden = ofHeads.hidden = Boolean(words) || !known;
+  }
+
+  // Of a text without an answer nothing is shown, least of all the weights of the one before.
+  function forget(words) {
+    known = null;
+    said(words);
   }
 
   // What was chosen may not be there in this text or model.
@@ -142,28 +148,30 @@ export function mount(root, { about, state, keep }) {
   // The large picture: of another head, or of another text. Whether it is the latest.
   async function draw(isOther = false) {
     if (!known) return false;
+    const mine = known;
     said("");
     try {
-      if (!(await large.draw(known, settings, isOther))) return false;
+      if (!(await large.draw(mine, settings, isOther)) || mine !== known) return false;
       shown.classList.remove("busy");
       await list();
-      return true;
     } catch (error) {
-      said(error.message);
+      if (mine === known) said(error.message);
       return false;
     }
+    return mine === known;
   }
 
   async function list() {
-    const row = large.row(), word = large.word, given = { word: known.queries[word], unit: large.unit(), isSquare: known.is_square };
+    if (!known) return;
+    const mine = known, row = large.row(), word = large.word, given = { word: mine.queries[word], unit: large.unit(), isSquare: mine.is_square };
     if (row) {
-      one.show({ ...given, entries: row.map((weight, place) => ({ name: known.keys[place], place, weight })).sort((first, second) => second.weight - first.weight) });
+      one.show({ ...given, entries: row.map((weight, place) => ({ name: mine.keys[place], place, weight })).sort((first, second) => second.weight - first.weight) });
       return;
     }
-    const found = await listing(signal => ask("sentence", "row", { ...known.body, ...aboutHead(settings), place: word, most: LISTED }, signal));
-    if (found === undefined) return;
-    const entries = found.places.map((place, at) => ({ name: known.keys[place], place, weight: found.weights[at] }));
-    one.show({ ...given, entries, rest: found.rest, entropy: found.entropy, count: known.keys.length });
+    const found = await listing(signal => ask("sentence", "row", { ...mine.body, ...aboutHead(settings), place: word, most: LISTED }, signal));
+    if (found === undefined || mine !== known) return;
+    const entries = found.places.map((place, at) => ({ name: mine.keys[place], place, weight: found.weights[at] }));
+    one.show({ ...given, entries, rest: found.rest, entropy: found.entropy, count: mine.keys.length });
   }
 
   // All heads, small: at once, or for a long text a layer at a time.
@@ -181,6 +189,7 @@ export function mount(root, { about, state, keep }) {
       fail(error);
       return;
     }
+    if (mine !== known) return;
     ofHeads.classList.remove("busy");
     const { distances, entropies } = heads.stats;
     order.input.querySelector("[value=entropy]").disabled = !entropies;
@@ -203,9 +212,11 @@ export function mount(root, { about, state, keep }) {
   function set(changed) {
     const before = { ...settings };
     Object.assign(settings, changed);
-    sync();
     const is = (...names) => names.some(each => before[each] !== settings[each]);
-    if (is("unit", "specials", "part")) read();
+    const isOtherText = is("unit", "specials", "part");
+    if (known && !isOtherText) settle(); // an address may name no head, or one that is not there
+    else sync();
+    if (isOtherText) read();
     else if (is("show", "layer", "head", "view")) draw();
     if (is("order")) heads.order(settings.order);
     if (known) describe();
@@ -221,7 +232,7 @@ export function mount(root, { about, state, keep }) {
   }
 
   function key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!known || event.ctrlKey || event.metaKey || event.altKey) return;
     const by = { ArrowUp: -1, ArrowDown: 1 }[event.key], turn = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (by) step(by);
     else if (turn && settings.show === "head") {
