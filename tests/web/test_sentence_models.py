@@ -64,7 +64,9 @@ def test_in_a_decoder_a_word_attends_to_itself_and_those_before_it(
 ) -> None:
     look = TextModel.load(checkpoints / "gpt2").look(SENTENCE)
     with open_at(browser, decoder, SENTENCE) as tab:
-        assert tab.inner_text(".lead").startswith("gpt2 reads 18 pieces, in 3 layers of 4 heads.")
+        assert tab.inner_text(".lead").startswith(
+            "gpt2 reads 18 pieces (words, parts of words, signs), in 3 layers of 4 heads."
+        )
         assert "over itself and the words before it" in tab.inner_text(".lead")
         assert not tab.get_by_label("Attention").is_visible()
         tab.click(".heads [aria-label^='Layer 2, head 3']")
@@ -260,6 +262,7 @@ def test_a_long_text_is_zoomed_and_moved_by_buttons_keys_wheel_and_dragging(
         monkeypatch.chdir(checkpoints)
         torch.testing.assert_close(computed(tab), dense[top:bottom, left:right], atol=1e-6, rtol=1e-4)
 
+        tab.evaluate("scrollTo(0, 0)")  # from the lines of Python, which were scrolled to
         tab.mouse.move(*at(0.25, 0.75))
         with asking(tab) as asked:
             tab.mouse.down()
@@ -299,7 +302,7 @@ def test_of_a_long_text_words_are_chosen_and_seen_among_their_neighbours(
         tab.click(".heads [aria-label='Layer 2, head 0']")
         expect(tab, "h2.source").to_have_text("Layer 2, head 0")
         assert tab.locator("[name=sentence-order] option:disabled").count() == 2
-        tab.click("nav >> text='Sentence'")
+        tab.evaluate("location.hash = '#sentence'")
         expect(tab, "h2.source").to_have_text("Layer 0, head 0")
         drawn(tab)
         assert tab.inner_text(".trouble") == ""

@@ -46,7 +46,9 @@ def test_what_is_typed_is_drawn_and_never_in_the_address(open_room: Any) -> None
         tab.keyboard.press("Control+A")
         tab.keyboard.type("A cat slept")
         expect(tab, ".picture svg text.ink[text-anchor=end]").to_have_text(["A", "cat", "slept"])
-        expect(tab, ".lead").to_contain_text("MiniLM reads 5 pieces, in 6 layers of 12 heads")
+        expect(tab, ".lead").to_contain_text(
+            "MiniLM reads 5 pieces (words, parts of words, signs), in 6 layers of 12 heads"
+        )
         drawn(tab)
         assert "[CLS] and [SEP] are hidden: they take" in tab.inner_text(".large figcaption")
         tab.wait_for_url("**layer=3**")
@@ -117,13 +119,18 @@ def test_a_word_is_chosen_in_the_matrix_among_the_lines_in_the_list_and_by_keys(
 
 def test_words_are_cut_into_pieces_and_what_is_set_aside_is_shown(open_room: Any) -> None:
     with open_room() as tab:
+        expect(tab, ".word-name").to_have_text("“his₂” attends to")
+        tab.click(".picture [data-row='10'][data-column='4']")
+        expect(tab, ".word-name").to_have_text("“he₂” attends to")
         tab.click("label:text-is('Pieces')")
         expect(tab, ".picture svg text:text-is('gged')").not_to_have_count(0)
+        expect(tab, ".word-name").to_have_text("“he₂” attends to")  # which stays chosen, wherever it stands
         drawn(tab)
         assert numbers(tab) == in_cells(library(pieces=True, layer=3, head=1).weights)
         tab.check("[name=sentence-specials]")
         expect(tab, ".picture svg text:text-is('[CLS]')").not_to_have_count(0)
         drawn(tab)
+        expect(tab, ".word-name").to_have_text("“he₂” attends to")
         assert tab.get_by_label("Show what is set aside: [CLS], [SEP], punctuation").is_checked()
         assert names(tab) == library(pieces=True, specials=True).names
         assert "Nothing is hidden and nothing is scaled" in tab.inner_text(".large figcaption")
@@ -143,6 +150,7 @@ def test_means_and_rollout_take_the_place_of_one_head(open_room: Any) -> None:
         assert numbers(tab)[0] == "14"
         tab.select_option("[name=sentence-order]", "entropy")
         assert "Layers go down" not in tab.inner_text(".side .caption")
+        assert "through all layers" in tab.inner_text(".side .caption")
         tab.wait_for_url("**show=rollout**order=entropy**")
         tab.evaluate("location.hash = '#sentence?show=all&view=lines'")
         expect(tab, "h2.source").to_have_text("Average of 6 layers, average of 12 heads")
@@ -158,7 +166,7 @@ def expect_nothing(tab: Any, said: str) -> None:
 def test_an_address_without_a_head_shows_the_most_telling_one(open_room: Any) -> None:
     with open_room(settings="?show=head&layer=2&head=3") as tab:
         for go in (
-            lambda: tab.click("nav >> text='Sentence'"),
+            lambda: tab.evaluate("location.hash = '#sentence'"),
             lambda: tab.evaluate("location.hash = '#sentence?show=head&layer=99&head=3'"),
         ):
             tab.click(".heads [aria-label^='Layer 2, head 3']")
@@ -261,6 +269,7 @@ def test_picture_numbers_and_lines_of_python_say_the_same(open_room: Any) -> Non
         picture = saved(tab, "SVG")
         assert picture.startswith("<svg")
         assert "his₂" in picture
+        assert "MiniLM, Layer 3, head 1, the most telling: When he" in picture
         assert "var(" not in picture
         for settings in ({}, {"show": "layer"}, {"show": "rollout"}):
             for name, value in settings.items():

@@ -1,5 +1,5 @@
 // What every room hands out: its picture (SVG), its data (CSV, JSON), and the lines of Python that compute it.
-import { element } from "./elements.js";
+import { element, text } from "./elements.js";
 import { button } from "./controls.js";
 import { fail, say } from "./said.js";
 
@@ -12,14 +12,16 @@ function download(name, kind, content) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
+const TITLE = 26; // the height of a line above a picture
+
 // What of a style a picture needs that stands alone.
 const DRAWN = [
   "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap", "opacity",
   "font-family", "font-size", "font-weight", "font-style", "text-anchor", "paint-order", "display", "visibility",
 ];
 
-// A drawing as a file of its own, in the colours that are on the screen, on the page's background.
-export function standalone(svg) {
+// A drawing as a file of its own, in the colours that are on the screen, on the page's background; its title above it.
+export function standalone(svg, title = "") {
   const copy = svg.cloneNode(true);
   const [before, after] = [svg, copy].map(each => [each, ...each.querySelectorAll("*")]);
   before.forEach((each, place) => {
@@ -30,10 +32,18 @@ export function standalone(svg) {
     }
     for (const name of ["class", "style", "tabindex", "role"]) if (each !== svg || name !== "role") after[place].removeAttribute(name);
   });
-  const [x, y, width, height] = copy.getAttribute("viewBox").split(/[\s,]+/).map(Number);
+  const [x, under, width, below] = copy.getAttribute("viewBox").split(/[\s,]+/).map(Number), room = title ? TITLE : 0;
+  const [y, height] = [under - room, below + room], { color, fontFamily } = getComputedStyle(document.body);
+  copy.setAttribute("viewBox", `${x} ${y} ${width} ${height}`);
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   copy.setAttribute("width", width);
   copy.setAttribute("height", height);
+  if (title) {
+    const most = Math.max(Math.floor(width / 8), 10), signs = [...title];
+    copy.append(text(x + 4, y + 17, signs.length > most ? `${signs.slice(0, most - 1).join("")}…` : title, "", "start", {
+      fill: color, "font-family": fontFamily, "font-size": "13px", "font-weight": "600",
+    }));
+  }
   const background = getComputedStyle(document.body).backgroundColor;
   copy.prepend(Object.entries({ x, y, width, height, fill: background }).reduce((rect, [name, value]) => {
     rect.setAttribute(name, value);
@@ -60,8 +70,8 @@ export const literal = words =>
     });
 export const number = value => (Number.isInteger(value) ? `${value}` : String(Number(value.toPrecision(12))));
 
-// The row of buttons. `picture` gives the SVG element, `rows` the CSV's rows, `data` an object, `python` the lines.
-export function saving(name, { picture, rows, data, python }) {
+// The row of buttons. `picture` gives the SVG element, `title` what stands above it, `rows` the CSV's rows, `data` an object, `python` the lines.
+export function saving(name, { picture, title = () => "", rows, data, python }) {
   const lines = element("pre", { class: "python", tabindex: "0", hidden: true, "aria-label": "Lines of Python" });
   const guarded = work => async () => {
     try {
@@ -84,7 +94,7 @@ export function saving(name, { picture, rows, data, python }) {
   }));
   const root = element("div", { class: "saving" },
     element("div", { class: "buttons", role: "group", "aria-label": "Save" },
-      button("SVG", guarded(async () => download(`${name}.svg`, "image/svg+xml", standalone(await picture())))),
+      button("SVG", guarded(async () => download(`${name}.svg`, "image/svg+xml", standalone(await picture(), title())))),
       button("CSV", guarded(async () => download(`${name}.csv`, "text/csv", csv(await rows())))),
       button("JSON", guarded(async () => download(`${name}.json`, "application/json", JSON.stringify(await data(), null, 1)))),
       show, navigator.clipboard ? copy : null),

@@ -146,9 +146,12 @@ export function largePicture({ fetch, onchoose, onkey, onshown }) {
     get word() { return word; },
     // Another text, another head, or another way of drawing. Whether it was drawn: false where a later one has begun.
     async draw(given, chosen, isOther) {
+      // Of the same text, cut or shown otherwise, the word that was chosen stays so, if it is there.
+      const isSame = known?.body.text === given.body.text && known.body.target === given.body.target;
+      const held = isOther && isSame ? given.queries.indexOf(known.queries[word]) : -1;
       [known, settings] = [given, chosen];
-      if (isOther) word = 0;
-      const drawn = isSmall() ? drawAll(isOther) : settings.view === "lines" ? drawWindow() : drawMap(isOther);
+      if (isOther) word = Math.max(held, 0);
+      const drawn = isSmall() ? drawAll(isOther && held < 0) : settings.view === "lines" ? drawWindow() : drawMap(isOther);
       const isDrawn = await drawn;
       if (isDrawn) onshown();
       return isDrawn;

@@ -37,6 +37,7 @@ export function mount(root, { about, state, keep }) {
   const view = choice({ label: "Picture", name: "sentence-view", options: [["matrix", "Matrix"], ["lines", "Lines"]], value: "matrix", onchange: each => set({ view: each }) });
   const files = saving("sentence", {
     picture: large.picture,
+    title: () => `${known.model}, ${large.source.textContent}: ${known.body.text.trim().replace(/\s+/g, " ").slice(0, 200)}`,
     rows: () => {
       const { rows, columns, weights } = large.shown();
       return [["", ...columns], ...weights.map((row, place) => [rows[place], ...row])];
@@ -132,7 +133,7 @@ export function mount(root, { about, state, keep }) {
     specials.root.querySelector("label").textContent = known.aside.length ? `${ASIDE}: ${known.aside.join(", ")}` : ASIDE;
     telling.disabled = !known.telling;
     typed.writes(known.written !== null, known.written ?? "");
-    lead.textContent = `${known.model} ${known.part === "decoder" && known.parts.length > 1 ? "writes" : "reads"} ${plain(known.n_pieces[1])} ${known.n_pieces[1] === 1 ? "piece" : "pieces"}, in ${known.n_layers} layers of ${known.n_heads} heads. ` +
+    lead.textContent = `${known.model} ${known.part === "decoder" && known.parts.length > 1 ? "writes" : "reads"} ${plain(known.n_pieces[1])} ${known.n_pieces[1] === 1 ? "piece" : "pieces"} (words, parts of words, signs), in ${known.n_layers} layers of ${known.n_heads} heads. ` +
       (!known.is_square ? "Every head spreads the attention of each word that is written over the words that were read."
         : `Every head spreads each word’s attention over ${known.is_causal ? "itself and the words before it" : "all words"}.`);
     sync();
@@ -201,11 +202,14 @@ export function mount(root, { about, state, keep }) {
   function describe() {
     const { distances, entropies } = heads.stats, { layer, head } = settings;
     const facts = [
-      entropies?.[layer] ? `entropy ${plain(entropies[layer][head])} nats` : null, distances?.[layer] ? `${plain(distances[layer][head])} pieces away` : null,
+      entropies?.[layer] ? `as spread as ${plain(Math.exp(entropies[layer][head]))} pieces of equal weight (entropy ${plain(entropies[layer][head])} nats)` : null, distances?.[layer] ? `${plain(distances[layer][head])} pieces away` : null,
     ].filter(each => each);
     headsNote.textContent = known.is_long ? "Of 24 queries, evenly spaced, the heaviest weights; the order by entropy or distance is for shorter texts."
-      : settings.show === "head" && facts.length ? `Layer ${layer}, head ${head}: ${facts.join(", ")} on average, over all pieces.` 
-        : `${settings.order === "place" ? "Layers go down, heads across. " : ""}Click one, or move with the arrow keys.`;
+      : [
+        settings.order === "place" ? "Layers go down, heads across." : "",
+        settings.show === "rollout" ? "Rollout: how much of each word reaches each through all layers, with what every layer passes on as it is." : "",
+        settings.show === "head" && facts.length ? `Layer ${layer}, head ${head}: ${facts.join(", ")} on average, over all pieces.` : "Click one, or move with the arrow keys.",
+      ].filter(each => each).join(" ");
   }
 
   // What the reader sets ----------------------------------------------------------------------------------------------
