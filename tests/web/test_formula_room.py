@@ -12,58 +12,13 @@ import pytest
 import torch
 
 from regard import Gaussian, Softmax, attend
-
-# What is handed out as JSON, without the file that it would be saved as.
-HANDED = """async () => {
-    const { createObjectURL } = URL, { click } = HTMLAnchorElement.prototype;
-    const given = new Promise(take => { URL.createObjectURL = blob => (take(blob.text()), "data:,"); });
-    HTMLAnchorElement.prototype.click = () => {};
-    [...document.querySelectorAll(".saving button")].find(each => each.textContent === "JSON").click();
-    const text = await given;
-    await new Promise(done => setTimeout(done));
-    Object.assign(URL, { createObjectURL });
-    Object.assign(HTMLAnchorElement.prototype, { click });
-    return JSON.parse(text);
-}"""
-
-
-def columns(tab: Any) -> list[dict[str, Any]]:
-    """What each column asks and has found, once it is at rest."""
-    tab.wait_for_selector(".key-handle")
-    found = tab.evaluate(HANDED)
-    assert isinstance(found, list)
-    return found
-
-
-def column(tab: Any) -> dict[str, Any]:
-    return columns(tab)[0]
-
-
-def expect(tab: Any, selector: str) -> Any:
-    """Claims about an element of the first column that may come a little later."""
-    from playwright.sync_api import expect
-
-    return expect(tab.locator(selector).first)
+from tests.web.formula_page import column, columns, eventually, expect, labelled
 
 
 def expect_count(tab: Any, selector: str, count: int) -> None:
     from playwright.sync_api import expect
 
     expect(tab.locator(selector)).to_have_count(count)
-
-
-def eventually(tab: Any, expression: str) -> None:
-    """Wait until it is true: the page allows no script of others that would wait within it."""
-    for _ in range(100):
-        if tab.evaluate(expression):
-            return
-        tab.wait_for_timeout(50)
-    raise AssertionError(f"{expression} is not so")
-
-
-def labelled(tab: Any, words: str, column: int = 0) -> Any:
-    """A control of a column."""
-    return tab.get_by_label(words).nth(column)
 
 
 def middle(tab: Any, selector: str, index: int = 0) -> tuple[float, float]:
@@ -438,6 +393,7 @@ def test_a_field_whose_question_gave_way_to_a_moved_query_is_asked_for_with_it(o
             if asked and asked[-1][0] == "raw":
                 break
             tab.wait_for_timeout(100)
+        tab.unroute_all(behavior="ignoreErrors")
         assert any(rule == "raw" and has_field for rule, has_field in asked)
 
 
