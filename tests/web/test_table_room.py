@@ -322,6 +322,20 @@ def test_a_file_that_is_no_table_is_said_and_the_next_is_opened(open_page: Open)
         settle(tab)
 
 
+def test_what_was_asked_is_asked_on_where_the_next_table_is_none(open_page: Open) -> None:
+    with open_page("#table?table=example") as tab:
+        settle(tab)
+        searches = held(tab, "best")
+        tab.click("button:text-is('Ask by one more key')")
+        until(tab, lambda: len(searches) == 1)
+        tab.set_input_files("input[type=file]", {"name": "a.csv", "mimeType": "text/csv", "buffer": b'a,b\n1,"2\n'})
+        expect(tab, ".table-notice").to_contain_text("quot")
+        until(tab, lambda: len(searches) == 2)
+        searches[1].continue_()
+        expect(tab, ".error-note >> nth=0").to_contain_text("each row is hidden")
+        settle(tab)
+
+
 def test_of_two_files_the_last_is_shown_whichever_arrives_first(open_page: Open) -> None:
     with open_page("#table?table=example") as tab:
         settle(tab)
@@ -365,7 +379,9 @@ def test_errors_that_cannot_be_read_are_not_awaited(open_page: Open) -> None:
         tab.route("**/ask/table/errors", lambda route: route.fulfill(**refusal))
         tab.select_option("select[name=value]", label="salary")
         expect(tab, ".warning").to_have_text("Not now.")
-        expect(tab, ".error-note").to_have_text("")
+        tab.locator("input[name=width-0]").fill("150")
+        expect(tab, ".key output >> nth=1").not_to_contain_text("(best)")
+        assert tab.inner_text(".error-note") == ""
         tab.unroute_all()
 
 
