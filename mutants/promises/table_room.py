@@ -136,8 +136,8 @@ TABLE_ROOM = (
     Mutant(
         "a page is not told where a file lies",
         "regard/web/rooms/table_kept.py",
-        'str(error).replace(str(file), "the file").replace(file.name, "The file")',
-        "str(error)",
+        'message.replace(str(file), "the file").replace(file.name, "The file")',
+        "message",
         (f"{TROUBLES} -k none",),
     ),
     Mutant(

@@ -46,7 +46,8 @@ class HiddenRows:
         widths = self._rows.choice.widths
         found: dict[int, float | None] = {}
         for place, width in zip(self._quantities, widths.bandwidths, strict=True):
-            found[place] = width * self._scale(place) if width < math.inf else None
+            # Of numbers that are hardly any the product may be 0, which is no bandwidth.
+            found[place] = max(width * self._scale(place), math.ulp(0.0)) if width < math.inf else None
         for place, mismatch in zip(self._categories, widths.mismatches, strict=True):
             found[place] = mismatch if mismatch < 1 else None
         return [found[place] for place in sorted(found)]

@@ -109,7 +109,8 @@ def test_an_answer_is_the_librarys(served: Any, tmp_path: Path, case: Case) -> N
         assert found["output"]["spread"] == pytest.approx(said["std"], rel=1e-9)
     report, told = answer_report(answer), found["report"]
     assert told["headline"] == report.headline
-    assert told["warning"] == report.warning
+    wider = "Choose a wider bandwidth."
+    assert told["warning"] == report.warning.replace("To reach it, pass a wider `score`.", wider)
     assert told["header"] == report.header
     assert told["lines"] == report.lines[:10]
     assert [each[0] for each in told["raw"]] == [row["index"] for row in said["rows"][:10]]
@@ -240,6 +241,8 @@ def test_errors_are_what_hidden_rows_are_missed_by(
     asked = {"table": served.drop("a.csv", MIXED), "keys": keys, "value": value, "widths": widths, "along": along}
     found = served.answer("table", "errors", {**asked, "tried": tried})
     assert (found["measure"], found["hidden"]) == ("root mean square", len(cells))
+    others = [(sum(values) - each) / (len(values) - 1) - each for each in values]
+    assert found["baseline"] == pytest.approx((sum(each**2 for each in others) / len(others)) ** 0.5, rel=1e-5)
     for width, error in zip(tried, found["errors"], strict=True):
         by = [width if place == along else each for place, each in enumerate(widths)]
         assert error == pytest.approx(missed(entries, values, by), rel=1e-5)
@@ -292,6 +295,22 @@ def test_of_a_value_s_categories_the_six_most_frequent_have_a_line(served: Any) 
     assert served.answer("table", "points", asked)["lanes"] == [f"k{i}" for i in range(6)]
     curve = served.answer("table", "curve", asked | {"query": [0.0], "at": [0.0, 3.0], "widths": [1e6]})
     assert [each[0] for each in curve["shares"]] == pytest.approx([(9 - i) / 45 for i in range(6)])
+    answer = served.answer("table", "answer", asked | {"query": [8.0], "widths": [0.5]})["output"]
+    assert answer["shares"][0][0] == "k8"  # which has no line
+    exact = served.answer("table", "curve", asked | {"query": [0.0], "at": [8.0], "widths": [0.5]})
+    assert answer["lanes"] == pytest.approx([each[0] for each in exact["shares"]])
+
+
+def test_the_next_key_is_the_one_that_says_most_of_what_is_left_open(served: Any) -> None:
+    rows = [
+        (i % 20, 3 * (i % 20) + i % 2, KINDS[i % 3], (i * 37) % 89, f"n{i}", (i % 20) ** 2 + 200 * (i % 3))
+        for i in range(90)
+    ]
+    table = served.drop("a.csv", lines("x,like_x,kind,noise,name,y", rows))
+    for keys, expected in (([0], 2), ([2], 0), ([2, 3], 0), ([0, 1, 2, 3], 4), ([0, 1, 2, 3, 4], None)):
+        assert served.answer("table", "another", {"table": table, "keys": keys, "value": 5})["key"] == expected
+    of_kind = served.answer("table", "another", {"table": table, "keys": [3], "value": 2})
+    assert of_kind["key"] == 5
 
 
 def test_what_a_mismatch_weighs_is_told_in_what_python_has(served: Any) -> None:

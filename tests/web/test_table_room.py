@@ -163,8 +163,8 @@ def test_nothing_near_the_query_is_said(open_room: Open) -> None:
 def test_columns_are_chosen_and_a_key_is_added_and_removed(open_room: Open, weather: Path) -> None:
     with open_room() as tab:
         tab.click("button:text-is('Ask by one more key')")
+        expect(tab, ".key").to_have_count(2)
         settle(tab)
-        assert tab.locator(".key").count() == 2
         assert tab.locator("select[name=key-1] option:checked").inner_text() == "city (text)"
         tab.select_option("select[name=query-1]", label="Rome")
         asked = {"temperature": float(tab.input_value("input[name=query-0]")), "city": "Rome"}
@@ -179,7 +179,7 @@ def test_columns_are_chosen_and_a_key_is_added_and_removed(open_room: Open, weat
         tab.select_option("select[name=value]", label="temperature")
         expect(tab, ".answer-line").to_contain_text(told(weather, "Rome", key="city", value="temperature"))
         tab.select_option("select[name=label]", "")
-        expect(tab, "table.rows th >> nth=0").to_have_text("row")
+        expect(tab, "table.rows th >> nth=0").to_have_text("row, from 0")
 
 
 def test_a_category_as_key_is_compared_by_equality_unless_a_mismatch_weighs(open_room: Open, weather: Path) -> None:
@@ -207,16 +207,19 @@ def test_a_category_as_value_has_a_line_for_each_and_says_which(open_room: Open,
     with open_room("?keys=3&value=4&q=11") as tab:
         assert headline(tab) == told(weather, 11.0, value="rain")
         assert tab.locator(".drawn .curve.share").count() == 4  # two lines, and two in the legend
-        assert tab.locator(".drawn text.ink").all_text_contents() == ["no", "yes"]
         answer = Database.from_table(weather, key="temperature", value="rain").attend(11.0)
+        legend = [re.sub(" <?([0-9.]+)%", r" \1", each) for each in tab.locator(".drawn text.ink").all_text_contents()]
+        for entry, name in zip(legend, ("no", "yes"), strict=True):
+            assert entry.split()[0] == name
+            assert float(entry.split()[1]) == pytest.approx(100 * answer.probabilities[name], abs=0.06)
         heights = tab.eval_on_selector_all(".output", "dots => dots.map(each => Number(each.getAttribute('cy')))")
         marks = tab.eval_on_selector_all(
             ".drawn text.number",
             "all => Object.fromEntries(all.map(each => [each.textContent, Number(each.getAttribute('y')) - 4]))",
         )
         shares = [(marks["0%"] - height) / (marks["0%"] - marks["100%"]) for height in heights]
-        assert shares == pytest.approx(list(answer.probabilities.values()), abs=1e-3)
-        assert "Brier score" in tab.inner_text(".error-note")
+        assert shares == pytest.approx([answer.probabilities[name] for name in ("no", "yes")], abs=1e-3)
+        assert "Brier score, 0 is perfect). Always guessing the shares: 0." in tab.inner_text(".error-note")
 
 
 def test_a_date_is_a_key_with_a_field_of_its_own(open_room: Open, weather: Path) -> None:
@@ -237,6 +240,9 @@ def test_the_error_of_hidden_rows_follows_the_bandwidth(open_room: Open, weather
         middle = "each => each.getBBox().x + each.getBBox().width / 2"
         dot, best = (tab.eval_on_selector(f".errors {name}", middle) for name in (".mark-dot", ".best-line"))
         assert dot == pytest.approx(best, abs=0.6)
+        assert "by this bandwidth: the least, or nearly (root" in tab.inner_text(".error-note")
+        unknowing = float(tab.inner_text(".error-note").partition("Knowing nothing of temperature: ")[2].rstrip("."))
+        assert unknowing == pytest.approx(missed(weather, 1e9), rel=1e-3)
         before = tab.get_attribute(".drawn path.curve", "d")
         tab.locator("input[name=width-0]").fill("150")
         tab.wait_for_url("**&w=*")
@@ -298,13 +304,85 @@ def test_a_file_that_is_no_table_is_said_and_the_next_is_opened(open_page: Open)
         settle(tab)
         tab.set_input_files("input[type=file]", {"name": "a.csv", "mimeType": "text/csv", "buffer": b'a,b\n1,"2\n'})
         expect(tab, ".table-notice").to_contain_text("quot")
-        assert not tab.locator(".table-shown").is_visible()
+        expect(tab, "select[name=table]").to_have_value("example")  # which stays, and can be asked on
+        tab.fill("input[name=query-0]", "3.5")
+        tab.keyboard.press("Enter")
+        expect(tab, ".answer-line").to_contain_text("gpa = 3.5 →")
+        expect(tab, ".drawn .output").to_have_count(1)
         tab.set_input_files("input[type=file]", {"name": "a.exe", "mimeType": "text/csv", "buffer": b"a,b\n1,2\n"})
-        expect(tab, ".table-notice").to_contain_text("must be a .csv")
+        kinds = tab.inner_text(".drop-hint").partition(": ")[2]
+        expect(tab, ".table-notice").to_contain_text(f"must be a {kinds} file")
+        tab.set_input_files("input[type=file]", {"name": "b.csv", "mimeType": "text/csv", "buffer": b"a\n1\n2\n"})
+        expect(tab, ".table-notice").to_contain_text("must have two columns")
+        assert headline(tab).startswith("gpa = 3.5")
+        expect(tab, "select[name=table]").to_have_value("example")
         tab.select_option("select[name=table]", "example")
         expect(tab, ".answer-line").to_contain_text("gpa = ")
         expect(tab, ".table-notice").to_be_hidden()
         settle(tab)
+
+
+def test_what_was_asked_is_asked_on_where_the_next_table_is_none(open_page: Open) -> None:
+    with open_page("#table?table=example") as tab:
+        settle(tab)
+        searches = held(tab, "best")
+        tab.click("button:text-is('Ask by one more key')")
+        until(tab, lambda: len(searches) == 1)
+        tab.set_input_files("input[type=file]", {"name": "a.csv", "mimeType": "text/csv", "buffer": b'a,b\n1,"2\n'})
+        expect(tab, ".table-notice").to_contain_text("quot")
+        until(tab, lambda: len(searches) == 2)
+        searches[1].continue_()
+        expect(tab, ".error-note >> nth=0").to_contain_text("each row is hidden")
+        settle(tab)
+
+
+def test_of_two_files_the_last_is_shown_whichever_arrives_first(open_page: Open) -> None:
+    with open_page("#table?table=example") as tab:
+        settle(tab)
+        held: list[Any] = []
+        tab.route("**/files?name=first.csv", lambda route: held.append(route))
+        for name in ("first", "second"):
+            file = {"name": f"{name}.csv", "mimeType": "text/csv", "buffer": f"{name},b\n1,2\n2,3\n3,5\n".encode()}
+            tab.set_input_files("input[type=file]", file)
+        expect(tab, ".answer-line").to_contain_text("second = ")
+        held[0].continue_()
+        expect(tab, "select[name=table] option:text-is('first.csv')").to_have_count(1)
+        settle(tab)
+        assert headline(tab).startswith("second = ")
+        assert tab.inner_text("select[name=table] option:checked") == "second.csv"
+
+
+def test_a_guess_is_called_one_until_the_best_widths_are_found(open_page: Open) -> None:
+    def large(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "rows": 60_000})
+
+    with open_page("") as tab:
+        tab.route("**/ask/table/open", large)
+        searches = held(tab, "best")
+        tab.evaluate("location.hash = '#table?table=example'")
+        expect(tab, ".error-note").to_have_text("A guess; searching for the best bandwidth …")
+        expect(tab, ".key output >> nth=1").to_contain_text("(a guess)")
+        until(tab, lambda: len(searches) == 1)
+        searches[0].continue_()
+        expect(tab, ".key output >> nth=1").to_contain_text("(best)")
+        expect(tab, ".error-note").to_contain_text("In place of the guess, the best bandwidth.")
+        expect(tab, "#said").to_contain_text("The best widths are found, and used now. gpa = ")
+        tab.unroute_all()
+        settle(tab)
+
+
+def test_errors_that_cannot_be_read_are_not_awaited(open_page: Open) -> None:
+    with open_page("#table?table=example") as tab:
+        settle(tab)
+        refusal = {"status": 422, "json": {"error": "Not now."}}
+        tab.route("**/ask/table/errors", lambda route: route.fulfill(**refusal))
+        tab.select_option("select[name=value]", label="salary")
+        expect(tab, ".warning").to_have_text("Not now.")
+        tab.locator("input[name=width-0]").fill("150")
+        expect(tab, ".key output >> nth=1").not_to_contain_text("(best)")
+        assert tab.inner_text(".error-note") == ""
+        tab.unroute_all()
 
 
 def test_all_of_it_is_saved(open_room: Open, weather: Path) -> None:

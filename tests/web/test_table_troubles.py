@@ -7,7 +7,9 @@ import gzip
 import io
 import json
 import math
+import os
 import random
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,8 @@ import pyarrow as pa
 from pyarrow import feather, parquet
 
 from regard import Database
+from regard.errors import TableError
+from regard.web.rooms.table_kept import Tables
 
 
 def of_parquet(**columns: Any) -> bytes:
@@ -135,6 +139,36 @@ def test_numbers_beyond_floats_are_near_enough_or_missing(served: Any, tmp_path:
         assert told["left_out"] == answer.n_left_out
         points = served.answer("table", "points", {"table": table, "keys": [0], "value": 1})
         assert all(each is None or math.isfinite(each) for each in points["points"][0])
+
+
+def test_numbers_beyond_what_a_page_counts_are_sent_as_they_are(served: Any) -> None:
+    ids = [2**53 + 1, -(2**53) - 3, 2**53 - 1]
+    text = "id,y\n" + "".join(f"{each},{place}\n" for place, each in enumerate(ids))
+    asked = {"table": served.drop("a.csv", text), "keys": [0], "value": 1, "query": [2.0**53], "widths": [1e16]}
+    raw = served.answer("table", "answer", asked)["report"]["raw"]
+    assert {each[1] for each in raw} == {str(ids[0]), str(ids[1]), ids[2]}
+
+
+def test_numbers_that_are_hardly_any_have_widths_and_errors(served: Any) -> None:
+    text = "x,z,y\n" + "".join(f"{i}e-324,{i},{i * i}\n" for i in range(10))
+    asked = {"table": served.drop("a.csv", text), "keys": [0, 1], "value": 0}
+    assert all(width > 0 for width in served.answer("table", "best", asked)["widths"])
+    assert served.answer("table", "errors", asked | {"tried": [0.5], "along": 1})["errors"] == [0.0]
+
+
+def test_a_file_is_called_by_no_name_that_the_reader_does_not_know(served: Any) -> None:
+    table = served.drop("a.csv", b"a,c,b\n1,2,\xff\n2,3,4\n")
+    (note,) = served.answer("table", "open", {"table": table})["notes"]
+    assert note.startswith("The file must be UTF-8: the column 'b' is not.")
+    assert table not in note
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a name is text")
+def test_a_file_whose_name_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"b\xff.csv")
+    path.write_text("a,b\n1,2\n2,3\n")
+    with pytest.raises(TableError, match="must have a name in UTF-8"):
+        Tables().get("t1", path)
 
 
 def test_far_too_many_categories_are_cut_in_the_picture_alone(served: Any) -> None:

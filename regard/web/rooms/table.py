@@ -35,6 +35,7 @@ from regard.web.rooms.table_columns import (
     number_in,
     numbers_of,
     suggested,
+    telling_most,
     written,
 )
 from regard.web.rooms.table_kept import Kept, Tables
@@ -44,6 +45,12 @@ from regard.web.settings import Settings
 
 MOST_NOTES = 12
 LONGEST_CELL = 2000  # letters of one that is saved
+EXACT = 1 << 53  # beyond it a page rounds integers
+# What the library advises who writes Python, for who has controls.
+ADVICE = {
+    "To reach it, pass a wider `score`.": "Choose a wider bandwidth.",
+    "Pass a wider `score`, or other `weights`.": "Choose wider bandwidths.",
+}
 
 
 class TableRoom:
@@ -51,6 +58,7 @@ class TableRoom:
 
     operations: ClassVar[Mapping[str, type[Asked]]] = {
         "open": AboutTable,
+        "another": AboutColumns,
         "best": AboutBest,
         "answer": AboutQuery,
         "curve": AboutCurve,
@@ -73,6 +81,12 @@ class TableRoom:
             "suggested": suggested(whole),
             "notes": [short_name(note, 400) for note in notes[:MOST_NOTES]],
         }
+
+    def another(self, asked: AboutColumns, file: Path) -> Any:
+        """The free column that says most of what the keys leave open."""
+        kept = self._tables.get(asked.table, file)
+        kept.database(asked.keys, asked.value)
+        return {"key": telling_most(kept.whole, asked.keys, asked.value)}
 
     def best(self, asked: AboutBest, file: Path) -> Any:
         """The widths that predict hidden rows best."""
@@ -155,6 +169,7 @@ class TableRoom:
         return {
             "tried": asked.tried,
             "errors": hidden.errors(widths),
+            "baseline": kept.baseline(asked.keys, asked.value, asked.known),
             "measure": hidden.measure,
             "hidden": hidden.n_hidden,
         }
@@ -210,12 +225,13 @@ def _along(asked: AboutQuery | AboutPoints, database: Database) -> Column:
 
 def _output(value: Column, answer: Answer) -> dict[str, Any]:
     """An output in numbers: where it lies on the value's line, how far rows spread; of categories the likeliest."""
-    found: dict[str, Any] = {"number": None, "spread": None, "shares": None}
+    found: dict[str, Any] = {"number": None, "spread": None, "shares": None, "lanes": None}
     if not answer.found:
         return found
     if isinstance(value, CategoryColumn):
         likely = list((answer.probabilities or {}).items())[:SHARES]
-        return found | {"shares": [[short_name(entry_text(name)), share] for name, share in likely]}
+        lanes = [each for (each,) in _shares(value, [answer])]
+        return found | {"shares": [[short_name(entry_text(name)), share] for name, share in likely], "lanes": lanes}
     if is_line(value):
         spread = answer.std
         if spread is not None and not isinstance(spread, float):
@@ -236,9 +252,23 @@ def _parts(key: Any, asked: AboutColumns) -> Sequence[Any]:
 
 
 def _cut(entry: Any) -> Any:
-    """A cell as it is, unless it is longer than anybody reads."""
-    cell = jsonable(entry)
+    """A cell as it is, unless it is longer than anybody reads; a text where a page would round it."""
+    cell = _exact(jsonable(entry))
     return f"{cell[:LONGEST_CELL]}…" if isinstance(cell, str) and len(cell) > LONGEST_CELL else cell
+
+
+def _exact(cell: Any) -> Any:
+    if isinstance(cell, list):
+        return [_exact(each) for each in cell]
+    if isinstance(cell, dict):
+        return {name: _exact(each) for name, each in cell.items()}
+    return str(cell) if isinstance(cell, int) and abs(cell) > EXACT else cell
+
+
+def _advised(warning: str) -> str:
+    for of_python, of_page in ADVICE.items():
+        warning = warning.replace(of_python, of_page)
+    return warning
 
 
 def _told(answer: Answer, asked: AboutQuery, kept: Kept) -> dict[str, Any]:
@@ -253,7 +283,7 @@ def _told(answer: Answer, asked: AboutQuery, kept: Kept) -> dict[str, Any]:
     report = answer_report(replace(answer, rows=shown, rest=rest))
     return {
         "headline": short_name(report.headline, 300),
-        "warning": report.warning,
+        "warning": _advised(report.warning),
         "header": [short_name(each, 60) for each in report.header],
         "lines": [[short_name(cell, 60) for cell in line] for line in report.lines],
         "numeric": report.numeric,

@@ -20,6 +20,8 @@ MOST_CATEGORIES = 300  # that can be chosen from; the most frequent ones
 LONGEST_NAME = 80
 SAMPLE = 1 << 17  # rows by which it is judged how far a column reaches
 FAR = 4.0  # how many times as far as nearly all rows a few may reach before they are left out of the picture
+FEW_KINDS = 50  # of a category that may say something beside others
+MOST_JUDGED = 200  # columns
 JUDGED = 1 << 13  # rows by which columns are compared, to find some to begin with
 
 
@@ -176,3 +178,71 @@ def _goes_with(column: Column, value: Column) -> float:
         return 0.0
     found = float(torch.corrcoef(both)[0, 1])
     return found**2 if math.isfinite(found) else 0.0
+
+
+def telling_most(whole: WholeTable, keys: list[int], value: int) -> int | None:
+    """The free column that says most of what some keys leave open of a value; None where none is free."""
+    free = [
+        place for place, column in enumerate(whole.columns) if place not in (*keys, value) and _role(column) != "none"
+    ]
+    step = max(len(whole) // JUDGED, 1)
+    left = _targets(whole.columns[value], step)
+    for key in keys:
+        left = left - _explained(whole.columns[key], left, step)
+    said = {place: _share(whole.columns[place], left, step) for place in free[:MOST_JUDGED]}
+    # Where nothing can be judged: small categories, then lines, then names that hardly come twice.
+    return max(free, key=lambda place: (said.get(place, 0.0), -_order(whole.columns[place]), -place), default=None)
+
+
+def _order(column: Column) -> int:
+    return 1 if is_line(column) else 2 - (len(_as_category(column).categories) <= FEW_KINDS) * 2
+
+
+def _as_category(column: Column) -> CategoryColumn:
+    assert isinstance(column, CategoryColumn)
+    return column
+
+
+def _targets(value: Column, step: int) -> Tensor:
+    """What is predicted, `(n, n_targets)`, less its mean: a number, or of frequent categories whether each is there."""
+    if is_line(value):
+        targets = numbers_of(value)[::step, None]
+    elif isinstance(value, CategoryColumn):
+        codes = value.codes[::step, None]
+        targets = (codes == torch.tensor(frequent(value, FEW_KINDS))).double()
+        targets[codes[:, 0] < 0] = torch.nan
+    else:
+        return torch.zeros(len(range(0, len(value), step)), 1, dtype=torch.float64)
+    return targets - targets.nanmean(0)
+
+
+def _explained(column: Column, targets: Tensor, step: int) -> Tensor:
+    """What a column says of targets: a parabola of a line, the means of a category's kinds; 0 where it says nothing."""
+    found = torch.zeros_like(targets)
+    if is_line(column):
+        at = numbers_of(column)[::step]
+        rows = torch.isfinite(at) & torch.isfinite(targets).all(1)
+        spread = at[rows].std() if int(rows.sum()) > 4 else torch.tensor(0.0)
+        if not (spread > 0 and math.isfinite(float(spread))):
+            return found
+        scaled = (at[rows] - at[rows].mean()) / spread
+        terms = torch.stack([torch.ones_like(scaled), scaled, scaled**2], 1)
+        found[rows] = terms @ (torch.linalg.pinv(terms) @ targets[rows])
+    elif isinstance(column, CategoryColumn) and len(column.categories) <= FEW_KINDS:
+        codes = column.codes[::step]
+        for kind in range(len(column.categories)):
+            rows = (codes == kind) & torch.isfinite(targets).all(1)
+            if rows.any():
+                found[rows] = targets[rows].mean(0)
+    return found
+
+
+def _share(column: Column, targets: Tensor, step: int) -> float:
+    """What part of the targets' variance a column says, less what as many numbers would say by chance."""
+    rows = torch.isfinite(targets).all(1)
+    whole = float((targets[rows] ** 2).sum())
+    n_rows, n_numbers = int(rows.sum()), 3 if is_line(column) else len(_as_category(column).categories)
+    if not (0 < whole < math.inf and n_rows > n_numbers):
+        return 0.0
+    left = float(((targets - _explained(column, targets, step))[rows] ** 2).sum())
+    return max(1 - left / whole * (n_rows - 1) / (n_rows - n_numbers), 0.0) if math.isfinite(left) else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -26,6 +27,7 @@ class Kept:
         self.whole = whole
         self._databases: OrderedDict[tuple[int, ...], Database] = OrderedDict()
         self._hidden: tuple[tuple[int, ...], HiddenRows] | None = None
+        self._baseline: tuple[HiddenRows, float] | None = None
 
     @property
     def bytes(self) -> int:
@@ -57,6 +59,13 @@ class Kept:
             self._hidden = chosen, HiddenRows(rows_of(self.database(keys, value), known))
         return self._hidden[1]
 
+    def baseline(self, keys: list[int], value: int, known: list[int]) -> float:
+        """The error of who knows nothing of any key, and predicts each row by the mean of the others."""
+        hidden = self.hidden(keys, value, known)
+        if self._baseline is None or self._baseline[0] is not hidden:
+            self._baseline = hidden, hidden.errors([[None] * len(known)])[0]
+        return self._baseline[1]
+
 
 class Tables:
     """The tables that were asked about last."""
@@ -82,10 +91,20 @@ class Tables:
 
 def _read(file: Path) -> WholeTable:
     try:
-        return read_whole(file, MOST_COLUMNS)
+        str(file).encode()
+    except UnicodeEncodeError:
+        raise TableError("The file must have a name in UTF-8, which its readers ask for. Rename it.") from None
+
+    # The page knows a file by another name than the one that it is kept under.
+    def told(message: str) -> str:
+        return message.replace(str(file), "the file").replace(file.name, "The file")
+
+    try:
+        whole = read_whole(file, MOST_COLUMNS)
     except RegardError as error:
-        # The page knows a file by another name than the one that it is kept under.
-        raise TableError(str(error).replace(str(file), "the file").replace(file.name, "The file")) from error
+        raise TableError(told(str(error))) from error
+    said = {name: [told(note) for note in notes] for name, notes in whole.said.items()}
+    return replace(whole, said=said, unread=tuple(map(told, whole.unread)))
 
 
 def _bytes_of(column: Column) -> int:

@@ -5,7 +5,11 @@ import { plain } from "../numbers.js";
 const WIDTH = 312, HEIGHT = 64, EDGE = 8;
 export const TRIED = 25; // widths
 
-export const widthsOf = ([low, high]) => Array.from({ length: TRIED }, (_, place) => low * (high / low) ** (place / (TRIED - 1)));
+// The best is among them: between two others the least error would be lost.
+export function widthsOf([low, high], best) {
+  const tried = Array.from({ length: TRIED }, (_, place) => low * (high / low) ** (place / (TRIED - 1)));
+  return best > low && best < high ? [...tried.filter(each => each !== best), best].sort((one, other) => one - other) : tried;
+}
 
 // The coarse before the fine: every eighth, then those between.
 export function coarseFirst(count) {

@@ -5,6 +5,7 @@ import { percent, plain } from "../numbers.js";
 import { FIELDS, length, meant, rounded, typed, words } from "./table-axes.js";
 import { between, errorDrawing } from "./table-errors.js";
 
+const NEARLY = 1.015; // the widths are searched to about a hundredth of the least error
 let count = 0;
 
 export class KeyPanel {
@@ -64,6 +65,7 @@ export class KeyPanel {
     const { room, place, column } = this, width = room.widthOf(place);
     if (width === null && room.best.length === 0) return "…";
     const said = width === null || width >= room.rangeOf(place)[1] ? "ignored" : column.role === "line" ? length(column, width) : width < 5e-5 ? "nothing" : percent(width);
+    if (room.best.length === 0 && room.isLarge && room.widths[place] === null) return `${said} (a guess)`;
     return room.isBest(place) ? `${said} (${room.hasBest ? "best" : "usual"})` : said;
   }
 
@@ -82,18 +84,28 @@ export class KeyPanel {
   }
 
   showErrors() {
-    const { room, place, column } = this, { known, measure, hidden } = room.errorsOf(place);
+    const { room, place, column } = this, { known, measure, hidden, baseline } = room.errorsOf(place);
     const range = room.rangeOf(place), width = room.widthOf(place) ?? range[1];
     this.errors.replaceChildren(errorDrawing(known, { range, width, best: room.best[place] ?? null, measure }));
     const found = known.filter(([, error]) => error !== null);
     if (found.length === 0) {
-      this.note.replaceChildren(room.isReadingErrors ? "Hiding rows, one at a time …" : "");
+      const isGuess = room.isSearching && room.widths[place] === null, searched = column.role === "line" ? "best bandwidth" : "best weight";
+      this.note.replaceChildren(room.isSearching ? `${isGuess ? "A guess; searching" : "Searching"} for the ${searched} …` : room.isReadingErrors ? "Hiding rows, one at a time …" : "");
       return;
     }
     const least = Math.min(...found.map(([, error]) => error)), here = between(found, width);
     const said = error => (measure === "root mean square" ? length(room.columns[room.value], error, 4) : plain(error));
     const by = column.role === "line" ? "this bandwidth" : "this weight", rows = hidden === room.points?.n ? "each row" : `each of ${hidden.toLocaleString("en")} rows`;
     const about = place === 0 ? `Error when ${rows} is hidden and predicted from the others` : "Error of hidden rows";
-    this.note.replaceChildren(`${about}: ${said(here)} by ${by}, at best ${said(Math.min(least, here))} (${measure}).`);
+    const compared = here <= NEARLY * least ? ": the least, or nearly" : `, at best ${said(least)}`;
+    const changed = room.hasChanged && room.widths[place] === null ? `In place of the guess, the best ${column.role === "line" ? "bandwidth" : "weight"}. ` : "";
+    this.note.replaceChildren(`${changed}${about}: ${said(here)} by ${by}${compared} (${measure}${measure === "Brier score" ? ", 0 is perfect" : ""}).${place === 0 ? this.unknowing(baseline, said) : ""}`);
+  }
+  // What the error is compared with: that of who predicts by all rows alike.
+  unknowing(baseline, said) {
+    const { room, column } = this;
+    if (baseline === null) return "";
+    if (room.errorsOf(0).measure === "Brier score") return ` Always guessing the shares: ${said(baseline)}.`;
+    return ` Knowing ${room.keys.length > 1 ? "none of the keys" : `nothing of ${column.name}`}: ${said(baseline)}.`;
   }
 }

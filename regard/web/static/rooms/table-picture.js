@@ -6,7 +6,7 @@ import { marks } from "./table-axes.js";
 
 const TOP = 26, RIGHT = 16, BOTTOM = 48;
 const DENSE = 5; // shades of cells
-const LETTER = 7, SAMPLE = 26, ENTRY = 18; // of the legend: a letter, a line, and how far its rows are apart
+const LETTER = 7, SAMPLE = 26, ENTRY = 18, SHARE = 7; // of the legend: a letter, a line, how far its rows are apart, and letters for a share
 
 const wide = marks => Math.max(...marks.map(({ words }) => words.length), 1) * 6.6;
 
@@ -14,7 +14,7 @@ const wide = marks => Math.max(...marks.map(({ words }) => words.length), 1) * 6
 function entries(names, width) {
   let x = 0, row = 0;
   return names.map(each => {
-    const name = cut(each, 24), wide = SAMPLE + 6 + [...name].length * LETTER + 14;
+    const name = cut(each, 24), wide = SAMPLE + 6 + ([...name].length + SHARE) * LETTER + 14;
     if (x > 0 && x + wide > width) [x, row] = [0, row + 1];
     const found = { name, x, row };
     x += wide;
@@ -78,6 +78,7 @@ export class Picture {
     this.left = Math.max(wide(this.upMarks) + 12, 36);
     this.across = axis(this.from, this.to, this.left, width - RIGHT);
     this.up = axis(this.low, this.high, this.height - BOTTOM, this.top);
+    this.called = [];
     this.moving = shape("g", {});
     this.svg = drawing(width, this.height, this.label(), ...this.frame(), ...this.rows(), ...this.curves(), this.moving);
   }
@@ -115,7 +116,8 @@ export class Picture {
       text(0, 14, cut(this.isShares ? `probability of ${value.name}` : value.name, Math.floor(width / LETTER)), "quiet"),
       ...this.legend.flatMap(({ name, x, row }, place) => {
         const y = TOP + (row + 0.5) * ENTRY;
-        return [shape("path", { d: `M${x} ${y}h${SAMPLE}`, class: `curve share share-${place}` }), text(x + SAMPLE + 6, y + 4, name, "ink small")];
+        const called = (this.called[place] = text(x + SAMPLE + 6, y + 4, name, "ink small"));
+        return [shape("path", { d: `M${x} ${y}h${SAMPLE}`, class: `curve share share-${place}` }), called];
       }),
     ];
   }
@@ -181,6 +183,7 @@ export class Picture {
       parts.push(shape("path", { d: `M${x0.toFixed(1)} ${base}H${x1.toFixed(1)}`, class: "mark reach" }, shape("title", {}, "one bandwidth to each side of the query")));
     }
     if (answer) parts.push(...this.heavy(answer), ...this.output(answer));
+    this.name(answer?.output.lanes ?? null);
     parts.push(shape("path", { d: `M${x.toFixed(1)} ${base - 1}l6 9h-12z`, class: "mark-dot" }));
     this.moving.replaceChildren(...parts.flat().filter(each => each !== null));
   }
@@ -188,6 +191,12 @@ export class Picture {
   // Nothing of a query that lies on no place of the picture.
   clear() {
     this.moving.replaceChildren();
+    this.name(null);
+  }
+
+  // The legend says what each line has at the query.
+  name(shares) {
+    this.legend.forEach(({ name }, place) => { this.called[place].textContent = shares ? `${name} ${percent(shares[place] ?? 0)}` : name; });
   }
 
   // The rows behind the answer: their area is their weight, and all of them together about the same however many they are.
@@ -204,9 +213,9 @@ export class Picture {
   }
 
   output(answer) {
-    const { across, up, points } = this, x = across(answer.at), { number, spread, shares } = answer.output;
+    const { across, up } = this, x = across(answer.at), { number, spread, lanes } = answer.output;
     if (this.isShares) {
-      return (shares ?? []).filter(([name]) => points.lanes.includes(name)).map(([, share]) => shape("circle", { cx: x, cy: up(share), r: 5.5, class: "output" }));
+      return (lanes ?? []).map(share => shape("circle", { cx: x, cy: up(share), r: 5.5, class: "output" }));
     }
     if (number === null) return [];
     return [

@@ -4,32 +4,30 @@ import { element } from "../elements.js";
 import { drop } from "../server.js";
 import { EXAMPLE } from "./table-state.js";
 
-const KINDS = ".csv,.tsv,.parquet,.feather,.arrow,.gz";
+const KINDS = [".csv", ".tsv", ".parquet", ".feather", ".arrow", ".csv.gz", ".tsv.gz"]; // as the server says them, too
 
 export function source(room, about) {
   const tables = [...about.tables, EXAMPLE];
   const picked = select({ label: "Table", name: "table", options: [], value: null, onchange: each => room.open(each) });
-  const input = element("input", { type: "file", class: "unseen", accept: KINDS, tabindex: "-1", "aria-hidden": "true", "aria-label": "A file with a table" });
+  const input = element("input", { type: "file", class: "unseen", accept: [...KINDS, ".gz"].join(","), tabindex: "-1", "aria-hidden": "true", "aria-label": "A file with a table" });
   const choose = button("Open a file …", () => input.click());
-  const hint = element("p", { class: "caption drop-hint" }, "or drop one on the page: CSV, TSV, Parquet, Feather, Arrow");
-  const fill = () => picked.fill(tables.map(({ table, name }) => [table, table === EXAMPLE.table ? `${name} (an example)` : name]), room.table);
+  const hint = element("p", { class: "caption drop-hint" }, `or drop one on the page: ${KINDS.join(", ")}`);
+  const fill = () => picked.fill(tables.map(({ table, name }) => [table, table === EXAMPLE.table ? `${name} (an example)` : name]), picked.value || null);
 
   async function take(file) {
     if (!file) return;
-    const { file: most } = about.limits;
+    const { file: most } = about.limits, wish = room.waits(`Reading ${file.name} …`);
     if (file.size > most) {
       room.refuse(`${file.name} has ${file.size.toLocaleString("en")} bytes; a table that is dropped may have ${most.toLocaleString("en")}. Start regard explore with its path.`);
       return;
     }
-    room.waits(`Reading ${file.name} …`);
     try {
       const kept = await drop(file);
       tables.splice(tables.length - 1, 0, kept);
       fill();
-      picked.set(kept.table);
-      await room.open(kept.table);
+      if (wish === room.wish) await room.open(kept.table); // else the reader has chosen another since
     } catch (error) {
-      room.refuse(error.message);
+      if (wish === room.wish) room.refuse(error.message);
     }
   }
 

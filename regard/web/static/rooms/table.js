@@ -21,9 +21,9 @@ const MOST_KEYS = 6;
 
 class Room {
   constructor(root, { about, state, keep }) {
-    Object.assign(this, { root, keep, about, table: null, columns: [], keys: [], query: [], widths: [], best: [], errors: [], ended: [] });
+    Object.assign(this, { root, keep, about, table: null, columns: [], keys: [], query: [], widths: [], best: [], errors: [], opened: null });
     this.opening = latest();
-    this.turn = 0;
+    this.turn = this.wish = 0;
     this.asking = new AbortController();
     this.build(about);
     this.begin(state);
@@ -69,28 +69,29 @@ class Room {
 
   // Opens a table; what the address says of it is taken, as far as the table has it.
   async open(table, given = null) {
-    this.begins();
-    this.table = table;
-    this.source.set(table);
     this.waits("Reading the table …");
+    this.begins();
+    this.hasStopped = true;
+    this.source.set(table);
     try {
       const opened = await this.opening(signal => ask("table", "open", { table }, signal));
       if (opened === undefined) return;
-      this.arrive(opened, given);
+      this.arrive(table, opened, given);
     } catch (error) {
       this.refuse(error.message);
     }
   }
 
-  arrive(opened, given) {
-    this.opened = opened;
-    this.columns = opened.columns.map(each => ({ ...each, nameOf: code => each.categories?.find(([at]) => at === code)?.[1] ?? "?" }));
+  arrive(table, opened, given) {
     const { key, value, label } = opened.suggested;
     if (key === null || value === null) {
-      const usable = this.columns.filter(({ role }) => role !== "none").length;
+      const usable = opened.columns.filter(({ role }) => role !== "none").length;
       this.refuse(opened.rows === 0 ? "The table has a header, and no rows." : `A table must have two columns that say something: one to ask by, and one to answer with. This one has ${usable}.${opened.notes.length ? ` ${opened.notes.join("; ")}.` : ""}`);
       return;
     }
+    Object.assign(this, { table, opened, hasStopped: false });
+    this.columns = opened.columns.map(each => ({ ...each, nameOf: code => each.categories?.find(([at]) => at === code)?.[1] ?? "?" }));
+    this.source.set(table);
     const usable = place => this.columns[place] !== undefined && this.columns[place].role !== "none";
     const isGiven = given?.keys?.length > 0 && given.keys.length <= MOST_KEYS && given.keys.every(usable) && usable(given.value) && new Set([...given.keys, given.value]).size === given.keys.length + 1;
     this.notice.hidden = true;
@@ -102,24 +103,34 @@ class Room {
     else this.choose([key], value);
   }
 
+  // A reader who wishes for another table gets the last one; the number of the wish is given back.
   waits(message) {
+    this.opening.end();
+    this.notice.classList.remove("wrong");
     this.notice.replaceChildren(message);
     this.notice.hidden = false;
     this.shown.classList.add("busy");
+    return (this.wish += 1);
   }
 
+  // The table that was there stays, with what was asked of it.
   refuse(message) {
-    this.begins();
-    this.notice.replaceChildren(message);
+    this.notice.classList.add("wrong");
+    this.notice.replaceChildren(element("span", {}, message), button("×", () => { this.notice.hidden = true; }, { class: "quiet-button", "aria-label": "Close the message" }));
     this.notice.hidden = false;
-    this.shown.hidden = this.controls.hidden = true;
     this.shown.classList.remove("busy");
+    this.shown.hidden = this.controls.hidden = this.opened === null;
+    this.notice.scrollIntoView({ block: "nearest" });
+    if (this.opened === null) return;
+    this.source.set(this.table);
+    if (this.hasStopped) this.askAll();
+    this.hasStopped = false;
   }
 
   // Other columns: everything is asked anew.
   choose(keys, value, given = null) {
     this.begins();
-    Object.assign(this, { keys, value, best: [], points: null, answer: null, curve: null, picture: null });
+    Object.assign(this, { keys, value, best: [], points: null, answer: null, curve: null, picture: null, isReadingErrors: false, hasChanged: false });
     this.query = keys.map((key, place) => this.legal(key, given?.query?.[place]) ?? this.middle(key));
     const first = keys.findIndex(key => this.columns[key].role === "line");
     this.alongUsual = Math.max(first, 0);
@@ -156,7 +167,7 @@ class Room {
     const column = this.columns[this.keys[place]];
     if (column.role !== "line") return [1e-3, 1];
     const span = column.high - column.low || Math.abs(column.low) || 1, best = this.best[place] ?? span;
-    return [Math.min(span / 500, best / 4), Math.max(2 * span, best * 2)];
+    return [Math.max(Math.min(span / 500, best / 4), Number.MIN_VALUE), Math.max(2 * span, best * 2)];
   }
 
   // The width that is heard by; null where the table ignores a key, or has not chosen yet.
@@ -190,7 +201,7 @@ class Room {
     this.panels = this.keys.map((_, place) => new KeyPanel(this, place));
     const value = select({ label: "Value: answer with", name: "value", value: this.value, options: this.choices(this.value, this.keys), onchange: each => this.choose(this.keys, Number(each), { query: this.query, along: this.along }) });
     const left = this.choices(-1, [...this.keys, this.value]);
-    const add = left.length && this.keys.length < MOST_KEYS ? button("Ask by one more key", () => this.choose([...this.keys, this.favourite(left)], this.value, { query: this.query, along: this.along })) : null;
+    const add = left.length && this.keys.length < MOST_KEYS ? button("Ask by one more key", () => this.addKey()) : null;
     const across = this.keys.length > 1 ? select({ label: "Across the picture", name: "along", value: this.along, options: this.keys.map((key, place) => [place, this.columns[key].name]), onchange: each => this.setAlong(Number(each)) }) : null;
     this.bestButton = this.hasBest ? button("Best widths", () => this.takeBest(), { title: "Those by which hidden rows are predicted best" })
       : button("Usual widths", () => this.takeBest(), { title: "Rows that differ weigh nothing" });
@@ -199,10 +210,10 @@ class Room {
     this.controls.replaceChildren(panel(null, value.root), ...this.panels.map(({ root }) => root), panel(null, across?.root, label?.root, element("div", { class: "buttons" }, this.bestButton, add)));
   }
 
-  // A key that says little by itself is not the next: numbers, dates and small categories first.
-  favourite(left) {
-    const order = left.map(([place]) => [this.columns[place].role === "line" ? 1 : this.columns[place].n <= 50 ? 0 : 2, place]);
-    return order.sort(([one], [other]) => one - other)[0][1];
+  // The next key is the one that says most of what those that are there leave open.
+  async addKey() {
+    const { table, keys, value } = this, found = await this.guarded("another", { table, keys, value });
+    if (found && found.key !== null) this.choose([...keys, found.key], value, { query: this.query, along: this.along });
   }
 
   setKey(place, key) {
@@ -348,10 +359,17 @@ class Room {
   }
 
   askBest = async () => {
-    const { table, keys, value } = this;
+    const { table, keys, value, turn } = this, isGuess = this.isLarge && this.hasBest && this.best.length === 0;
+    this.isSearching = isGuess;
+    for (const each of isGuess ? this.panels : []) each.showErrors();
     const best = await this.guarded("best", { table, keys, value, aside: this.isLarge });
+    if (turn !== this.turn) return;
+    this.isSearching = false;
+    for (const each of best ? [] : this.panels) each.showWidth();
     if (!best) return;
     this.best = best.widths;
+    this.hasChanged = isGuess && this.widths.some(each => each === null);
+    if (this.hasChanged) this.news = "The best widths are found, and used now. ";
     for (const each of this.panels) each.showWidth();
     if (this.isLarge && this.widths.some(each => each === null)) this.rewidened();
     this.showQuery();
@@ -363,17 +381,25 @@ class Room {
     const held = this.widthsNow();
     this.isReadingErrors = true;
     for (const place of places) {
-      const tried = widthsOf(this.rangeOf(place)), order = coarseFirst(tried.length), known = new Map();
+      const tried = widthsOf(this.rangeOf(place), this.best[place] ?? null), order = coarseFirst(tried.length), known = new Map();
       const piece = this.isLarge ? 2 : tried.length;
       for (let begin = 0; begin < order.length; begin += piece) {
         const asked = order.slice(begin, begin + piece);
         const found = await this.guarded("errors", { table: this.table, keys: this.keys, value: this.value, widths: held, along: place, tried: asked.map(each => tried[each]) });
-        if (!found || mine !== this.errorTurn || turn !== this.turn) return;
+        if (mine !== this.errorTurn || turn !== this.turn) return;
+        if (!found) {
+          this.readErrors();
+          return;
+        }
         asked.forEach((each, nth) => known.set(each, [tried[each], found.errors[nth]]));
-        this.errors[place] = { known: [...known].sort(([one], [other]) => one - other).map(([, each]) => each), measure: found.measure, hidden: found.hidden };
+        this.errors[place] = { known: [...known].sort(([one], [other]) => one - other).map(([, each]) => each), measure: found.measure, hidden: found.hidden, baseline: found.baseline };
         this.panels[place].showErrors();
       }
     }
+    this.readErrors();
+  }
+
+  readErrors() {
     this.isReadingErrors = false;
     for (const each of this.panels) each.showErrors();
   }
@@ -416,12 +442,12 @@ class Room {
 
   showAnswer() {
     const { report } = this.answer;
-    const [query, output] = report.headline.includes(" → ") ? splitLast(report.headline) : ["", report.headline];
-    this.headline.replaceChildren(element("small", {}, query ? `${query} → ` : ""), output);
+    const [query, told] = report.headline.includes(" → ") ? splitLast(report.headline) : ["", report.headline];
+    this.headline.replaceChildren(element("small", {}, query ? `${query} → ` : ""), ...unbroken(told));
     this.warning.textContent = report.warning;
     this.warning.hidden = report.warning === "";
     this.rows.hidden = report.lines.length === 0;
-    this.rows.replaceChildren(rowsTable(this.answer));
+    this.rows.replaceChildren(rowsTable(this.answer, this.label === null));
     this.notes.replaceChildren(...report.notes.flatMap(note => [note, element("br")]));
     this.showQuery();
     this.settle();
@@ -442,7 +468,8 @@ class Room {
     this.keep(write(this));
     clearTimeout(this.settling);
     this.settling = setTimeout(() => { this.saved.refresh(); }, REST);
-    if (document.activeElement !== this.handle) tell(`${this.answer.report.headline}.`);
+    if (document.activeElement !== this.handle || this.news) tell(`${this.news ?? ""}${this.answer.report.headline}.`);
+    this.news = null;
   }
 
   async python() {
@@ -469,11 +496,16 @@ class Room {
   go(state) {
     const given = read(state), table = given.table ?? this.source.first();
     if (table !== this.table) this.open(table, given);
-    else if (this.opened) this.arrive(this.opened, given);
+    else {
+      this.wish += 1;
+      this.opening.end();
+      this.arrive(table, this.opened, given);
+    }
   }
 
   leave() {
     this.hasLeft = true;
+    this.wish = -1;
     this.begins();
     this.curveTurn = this.errorTurn = -1;
     this.opening.end();
@@ -487,6 +519,12 @@ class Room {
 function splitLast(headline) {
   const at = headline.lastIndexOf(" → ");
   return [headline.slice(0, at), headline.slice(at + 3)];
+}
+
+// How many categories there are is read as one word.
+function unbroken(output) {
+  const [before, count, after] = output.split(/(\([\d,]+ in all\))/);
+  return count === undefined ? [output] : [before, element("span", { class: "unbroken" }, count), after];
 }
 
 export function mount(root, given) {
