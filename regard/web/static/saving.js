@@ -56,7 +56,7 @@ const DANGEROUS = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/; // what a spreadshee
 function cell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
-  const words = DANGEROUS.test(value) ? `'${value}` : String(value);
+  const words = DANGEROUS.test(value) && !/^-\d+$/.test(value) ? `'${value}` : String(value); // a number is none
   return /[",;\t\n\r]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
 }
 export const csv = rows => rows.map(row => row.map(cell).join(",")).join("\r\n") + "\r\n";
