@@ -348,3 +348,9 @@ def test_a_score_that_has_changed_since_the_last_question_counts_as_it_is(salari
     second = salaries.attend(3.3, score=score)
     assert second.value == pytest.approx(salaries.attend(3.3, score=Gaussian(1.0)).value)
     assert abs(second.value - first.value) > 100
+
+
+@pytest.mark.parametrize("query", ["1e300", "1e999"])
+def test_a_duration_that_no_clock_holds_is_refused_in_words(query: str) -> None:
+    with pytest.raises(OptionError, match="`key` must be a duration: got"):
+        Database([timedelta(hours=1), timedelta(hours=3)], [1.0, 2.0]).attend(query)

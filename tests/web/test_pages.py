@@ -106,6 +106,35 @@ def test_a_table_that_is_dropped_in_another_room_is_opened(open_page: Callable[.
         tab.wait_for_selector(".room-table .answer-line:has-text('height = ')")
 
 
+def test_a_failure_stays_in_sight_whatever_is_said_after_it(open_page: Callable[..., Any]) -> None:
+    with open_page("#sounds") as tab:
+        settle(tab)
+        said = """async () => {
+            const { fail, say } = await import(new URL("static/said.js", document.baseURI));
+            fail(new Error("It failed."));
+            say("And so on.");
+            return document.getElementById("said").innerText;
+        }"""
+        assert "It failed." in tab.evaluate(said)
+        assert tab.locator("#said.wrong button").is_visible()
+        assert "And so on." in tab.text_content("#said")
+
+
+def test_what_is_saved_runs_in_no_spreadsheet_and_is_xml(open_page: Callable[..., Any]) -> None:
+    with open_page("#sounds") as tab:
+        settle(tab)
+        saved = """async () => {
+            const { csv, standalone } = await import(new URL("static/saving.js", document.baseURI));
+            const { drawing, text } = await import(new URL("static/elements.js", document.baseURI));
+            const picture = standalone(drawing(90, 20, "", text(0, 9, "a\\uffff")), "of\\ufffe it");
+            const isXml = !new DOMParser().parseFromString(picture, "image/svg+xml").querySelector("parsererror");
+            return [csv([["=1", "\\n=1", "＝1", "x;=1", -3, "-9007199254740993", "-x"]]), isXml];
+        }"""
+        rows, is_xml = tab.evaluate(saved)
+        assert rows == "'=1,\"'\n=1\",'＝1,\"x;=1\",-3,-9007199254740993,'-x\r\n"
+        assert is_xml
+
+
 def test_an_unknown_room_is_the_first_one(open_page: Callable[..., Any]) -> None:
     with open_page("#nowhere?a=1") as tab:
         tab.wait_for_selector(".room-formula h1")

@@ -104,6 +104,13 @@ def page() -> Iterator[Served]:
         yield found
 
 
+def test_a_model_whose_folder_is_no_text_is_told_in_signs_that_are(tmp_path: Path) -> None:
+    with serving(model=tmp_path / os.fsdecode(b"gp\xff\x1b2")) as page:
+        told = page.ask()
+        assert told.status == 200
+        assert json.loads(told.content)["model"] == "gp��2"  # type: ignore[attr-defined]
+
+
 # Where it listens --------------------------------------------------------------------------------------------------
 
 
