@@ -205,7 +205,11 @@ def _save(seen: Seen, sentence: str, name: str, output: Path) -> None:
     elif kind == "html":
         count = seen.look.n_layers * seen.look.n_heads * len(names) * len(keys)
         heads = [seen.of_heads(layer) for layer in range(seen.look.n_layers)] if count <= MOST_SMALL else None
-        notes = [*seen.notes, *(["each head has a share of its own"] if heads and seen.hidden else [])]
+        notes = list(seen.notes)
+        if heads is None:
+            notes.append("the text is too long for every head to be here: regard explore shows them")
+        elif seen.hidden:
+            notes.append("each head has a share of its own")
         picture = Picture(seen.weights, names, keys, source, "; ".join(notes), first, heads=heads)
         save_text(page(picture, quoted), output)
     elif first is not None:

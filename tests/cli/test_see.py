@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import importlib
 import json
 import re
 import subprocess
@@ -16,6 +18,7 @@ from typer.testing import CliRunner
 from regard.cli import app
 from regard.cli.console import out
 from regard.text import SentenceEncoder
+from regard.text.seen import choose_maps
 from regard.wording import told_apart
 
 pytest.importorskip("tokenizers", reason="needs regard[text]")
@@ -262,6 +265,25 @@ def test_titles_name_the_sentence_and_the_model(tmp_path: Path, monkeypatch: pyt
     title = re.search("<title>(.*)</title>", (tmp_path / "a.html").read_text(encoding="utf-8"))
     assert title is not None
     assert len(title[1]) == 122
+
+
+def test_a_page_has_every_head_unless_the_text_is_too_long(
+    tmp_path: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def picture() -> Any:
+        text = saved(tmp_path / "a.html").decode()
+        (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+        return json.loads(data)["pictures"][0]
+
+    found = picture()
+    heads = torch.frombuffer(bytearray(base64.b64decode(found["heads"]["weights"])), dtype=torch.float32)
+    shown = [choose_maps(encoder.look(SENTENCE), layer, head).weights for layer in range(6) for head in range(12)]
+    torch.testing.assert_close(heads.view(72, *found["heads"]["size"]), torch.stack(shown))
+    assert "each head has a share of its own" in found["note"]
+    monkeypatch.setattr(importlib.import_module("regard.cli.see"), "MOST_SMALL", 72 * 14 * 14 - 1)
+    found = picture()
+    assert found["heads"] is None
+    assert "too long for every head to be here: regard explore shows them" in found["note"]
 
 
 def test_the_same_picture_is_the_same_file(tmp_path: Path) -> None:
