@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -81,8 +82,23 @@ def _sparsemax_formula(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (scores - threshold).clamp(min=0).to(v.dtype) @ v
 
 
+def _beside_exact(
+    calls: Mapping[str, Call], formula: Formula, tensors: tuple[Tensor, ...], peer: str
+) -> Mapping[str, Call]:
+    """The calls, with the formula in float32 for us to be compared with.
+
+    A peer that rounds scores to half precision chooses other keys: it does the same work, and is compared where nothing
+    is rounded.
+    """
+    exact = Call(lambda: formula(*(each.float() for each in tensors)).to(tensors[0].dtype), tensors)
+    of_peer = calls[peer]
+    rounds = tensors[0].dtype != torch.float32
+    return {**calls, peer: Call(of_peer.compute, of_peer.leaves, same=not rounds), "in float32": exact}
+
+
 def sparsemax(quick: bool) -> Mapping[str, Call]:
-    return against_compiled(quick, _sparsemax_formula, weights=Sparsemax())
+    calls = against_compiled(quick, _sparsemax_formula, weights=Sparsemax())
+    return _beside_exact(calls, _sparsemax_formula, calls[OURS].leaves, "compiled")
 
 
 def entmax(quick: bool) -> Mapping[str, Call]:
@@ -97,10 +113,9 @@ def entmax(quick: bool) -> Mapping[str, Call]:
 
 def top_k(quick: bool) -> Mapping[str, Call]:
     tensors = inputs(quick, 2, 8, 2048, 64)
-    return {
-        OURS: ours(tensors, weights=TopK(CHOSEN)),
-        "eager": Call(lambda: formulas.top_k(*tensors, CHOSEN), tensors),
-    }
+    formula = partial(formulas.top_k, k=CHOSEN)
+    calls = {OURS: ours(tensors, weights=TopK(CHOSEN)), "eager": Call(lambda: formula(*tensors), tensors)}
+    return _beside_exact(calls, formula, tensors, "eager")
 
 
 def _beside_forward(quick: bool, read: Callable[..., object]) -> Mapping[str, Call]:
