@@ -17,7 +17,7 @@ NAME = "cuda"
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- times on a GPU, by python -m benchmarks.cuda_report -->\n", "<!-- end of times on a GPU -->"
 
-LARGE, LONG, SMALL = "(4, 16, 4096, 128)", "(1, 16, 16384, 64)", "(2, 8, 2048, 64)"
+LARGE, LONG, SMALL, CHANNELS = "(4, 16, 4096, 128)", "(1, 16, 16384, 64)", "(2, 8, 2048, 64)", "(16, 2048, 64)"
 LABELS = {  # work and size; a row that is not here goes by its name
     "dot": ("dot softmax", LARGE),
     "causal": ("causal", LARGE),
@@ -33,6 +33,12 @@ LABELS = {  # work and size; a row that is not here goes by its name
     "decoding": ("decoding, 32 heads on 8", "131,072 keys of 128"),
     "decoding, soft-capped": ("decoding, soft-capped", "131,072 keys of 128"),
     "one query": ("one query, Gaussian, float32", "4,000,000 keys of 128"),
+    "additive": ("additive, hidden 64, float32", CHANNELS),
+    "additive in bfloat16": ("additive in bfloat16", CHANNELS),
+    "Laplacian": ("Laplacian, float32", CHANNELS),
+    "sparsemax": ("sparsemax", SMALL),
+    "entmax": ("entmax 1.5", SMALL),
+    "top-k": ("top-k 32", SMALL),
 }
 
 

@@ -1,4 +1,4 @@
-"""The tables of times in docs/performance.md, from `benchmarks/results/`: written between its markers."""
+"""The tables of times in docs/performance.md and README.md, from `benchmarks/results/`: written between markers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import results
+from benchmarks import cuda_report, results
 from benchmarks.contests import OURS
-from benchmarks.figures import best_peer, readable_ratio
+from benchmarks.figures import PEER_NAMES, best_peer, readable_ratio
 from benchmarks.report import NAME
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
@@ -41,6 +41,26 @@ TABLES = {
     "layers": ("layers | forward: regard · the best peer that computes the same", LAYERS),
 }
 
+README = PAGE.parent.parent / "README.md"
+BEGIN, END = "<!-- times on both, by python -m benchmarks --figures -->\n", "<!-- end of times on both -->"
+BOTH = {  # work: its row on a CPU, and on a GPU
+    "dot-product softmax": ("dot", "dot"),
+    "causal": (None, "causal"),
+    "gated": ("gated", "gated"),
+    "soft-capped": ("softcap", "soft-capped"),
+    "ALiBi": (None, "ALiBi"),
+    "Gaussian": ("gaussian", "Gaussian"),
+    "sigmoid weights": ("sigmoid", "sigmoid"),
+    "conic weights": ("conic", "conic"),
+    "window of 256 in 16,384": ("window", "window"),
+    "64 selected keys of 16,384": ("selected", "selected"),
+    "additive, hidden 64": ("additive", "additive"),
+    "Laplacian, 64 dimensions": (None, "Laplacian"),
+    "top-k 32": ("topk", "top-k"),
+    "sparsemax": ("sparsemax", "sparsemax"),
+    "entmax 1.5": ("entmax", "entmax"),
+}
+
 
 def with_times(text: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The text with the times of these results between its markers."""
@@ -55,10 +75,33 @@ def with_times(text: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
     return text
 
 
+def with_both(text: str) -> str:
+    """The text with how many times faster we are on either kind of machine between its markers."""
+    on_cpu = results.read(NAME)["rows"]
+    found = results.read(cuda_report.NAME)
+    on_gpu = cuda_report.rows_to_draw(found["rows"])
+    gpu = f"one {found['gpu'].removeprefix('NVIDIA ')}"
+    lines = [f"| forward; forward + backward | two CPU cores, float32 | {gpu} |", "|---|---|---|"]
+    for label, (cpu_row, gpu_row) in BOTH.items():
+        cells = _faster(on_cpu.get(cpu_row, {})), _faster(on_gpu.get(gpu_row, {}))
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n" + "\n".join(lines) + f"\n\n{END}{tail}"
+
+
 def write_times() -> None:
-    """Write the tables into their page."""
+    """Write the tables into their pages."""
     rows = results.read(NAME)["rows"]
     PAGE.write_text(with_times(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    README.write_text(with_both(README.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _faster(row: Mapping[str, Any]) -> str:
+    """How many times faster than the fastest peer, forward and with a backward pass."""
+    peers = [best for quantity in ("forward", "training") if (best := best_peer(row, quantity))]
+    names = dict.fromkeys(PEER_NAMES.get(name, name) for name, _ in peers)
+    return "; ".join(readable_ratio(times) for _, times in peers) + f" {', '.join(names)}" if peers else ""
 
 
 def _cell(row: Mapping[str, Any], quantity: str) -> str:

@@ -232,6 +232,15 @@ def test_each_line_of_memory_has_its_name_at_its_end():
 
 
 @needs_matplotlib
+def test_the_readme_has_the_ratios_of_the_results():
+    from benchmarks import tables
+
+    text = tables.README.read_text(encoding="utf-8")
+    assert tables.with_both(text) == text, "run: python -m benchmarks --figures"
+    assert text.count(tables.BEGIN) == text.count(tables.END) == 1
+
+
+@needs_matplotlib
 def test_the_page_has_the_times_of_the_results():
     from benchmarks import results, tables
 
