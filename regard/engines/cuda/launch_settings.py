@@ -145,7 +145,7 @@ def walked_settings(shape: Shape, length: int = 64) -> Settings:
 
 @cache
 def general_settings(shape: Shape, length: int, behind: Settings | None = None, *, by_rows: bool = True) -> Settings:
-    """Of kernels for any rule and mask: small blocks, which are soon compiled.
+    """Of kernels for any rule and mask: few pairs for each thread, so that they are soon compiled.
 
     Args:
         shape: Of the problem.
@@ -160,7 +160,7 @@ def general_settings(shape: Shape, length: int, behind: Settings | None = None, 
         # One block for all is a block of any size.
         own = own if length <= of_behind else min(own, of_behind)
         other = min(other, beside)
-    return Settings(own, other, 4, 1) if by_rows else Settings(other, own, 4, 1)
+    return Settings(own, other, 8, 1) if by_rows else Settings(other, own, 8, 1)
 
 
 def _choice(by_dim: dict[int, Settings], shape: Shape) -> Settings:

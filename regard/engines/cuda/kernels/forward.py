@@ -7,9 +7,9 @@ import triton.language as tl
 
 from regard.engines.cuda.kernels.best import merged, nothing_best, ranked, store_places
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, is_not_finite
-from regard.engines.cuda.kernels.find_thresholds import solve_rows
-from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, norms_of, store_tile
+from regard.engines.cuda.kernels.pair_scores import load_tile, store_tile
 from regard.engines.cuda.kernels.products import pooled_product, slope_product
+from regard.engines.cuda.kernels.row_blocks import load_block
 from regard.engines.cuda.kernels.scored_tiles import masked_tile, store_scores
 from regard.engines.cuda.kernels.thresholds import (
     ENTMAX_ANY,
@@ -19,14 +19,10 @@ from regard.engines.cuda.kernels.thresholds import (
     threshold_weights,
 )
 from regard.engines.cuda.kernels.tile_scores import (
-    block_of,
     flag_place,
     load_line,
     load_number,
-    load_numbers,
-    load_origins,
     place_of,
-    scaled_first,
     start_of,
 )
 from regard.engines.cuda.kernels.tile_weights import (
@@ -38,10 +34,7 @@ from regard.engines.cuda.kernels.tile_weights import (
     UNIFORM,
     any_negative,
     keep_factors,
-    line_range,
-    mask_rows,
     next_tile,
-    row_hashes,
     tile_ranges,
     unit_of,
     whole_within,
@@ -49,13 +42,11 @@ from regard.engines.cuda.kernels.tile_weights import (
 
 
 @triton.jit
-def absorb(
-    state, of_columns, block, inputs, outputs, terms, mask, dropout, at, row_start, column_start, sizes, scale,
-    RULE, MASK, DIM, VALUE_DIM,
-    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, MASKED: tl.constexpr,
-    DROPOUT: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    BEST: tl.constexpr,
+def add_tile(
+    state, scores, allowed, block, inputs, outputs, dropout, at, row_start, column_start, sizes, scale, RULE, VALUE_DIM,
+    STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, MASKED: tl.constexpr, DROPOUT: tl.constexpr,
+    SAFE: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, BEST: tl.constexpr,
 ):  # fmt: skip
     """The sums of some rows with one more tile.
 
@@ -63,7 +54,7 @@ def absorb(
         state: The sums so far: the largest score, the sum of numerators, values times those, and what else rows have.
             Under a rule with a threshold, that is the threshold, alpha − 1, which numerators are wanted (0: weights,
             1: slopes), the sum of slopes and the entropy; and values times slopes, where both are wanted.
-        of_columns: What steps need of the tile's columns.
+        scores, allowed: Of the tile, as `masked_tile` has them.
         block: What the rows have, as `masked_tile` takes it, and all else: hashes for dropout; which batch entry it is.
         BEST: How many of the best scores are kept beside the sums.
     """
@@ -73,10 +64,6 @@ def absorb(
     unit = LOG2_E
     if FOLDS and len(STEPS) == 0 and not SAFE:
         unit = scale * LOG2_E
-    scores, allowed = masked_tile(
-        of_columns, block, inputs, terms, mask, at, row_start, column_start, sizes, scale, RULE, MASK, DIM,
-        FORM, STEPS, EXCLUDES, FOLDS, MASKED, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
-    )  # fmt: skip
     if SAFE:
         if RULE == PROPORTIONAL:
             # Somebody looks there later, and raises.
@@ -123,132 +110,38 @@ def absorb(
 
 
 @triton.jit
-def pool_block(
-    program, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale, n_splits,
-    RULE, MASK, SINK, SPLIT, CENTRED, DIM, VALUE_DIM, FLAG_ROWS, FLAG_COLUMNS,
-    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, DROPOUT: tl.constexpr,
-    THRESHOLD: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr,
-    REVERSED: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr, BEST: tl.constexpr,
+def absorb(
+    state, of_columns, block, inputs, outputs, terms, mask, dropout, at, row_start, column_start, sizes, scale,
+    RULE, MASK, DIM, VALUE_DIM,
+    FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, MASKED: tl.constexpr,
+    DROPOUT: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BEST: tl.constexpr,
 ):  # fmt: skip
-    """The output and the statistics of a block of rows; its sums, where `SPLIT`, over one share of the keys.
+    """The sums of some rows with one more tile, whose scores are computed here.
 
-    Rule, mask and the like are constants, or numbers where the kernel is for any of them (`general.py`). `THRESHOLD`:
-    whether rows may have one: it is found here where `SAFE`, else it is there; `CENTRED`: whether values are also
-    averaged by slope, in a second turn where `SAFE`.
+    Args:
+        state, block, BEST: As `add_tile` has them.
+        of_columns: What steps need of the tile's columns.
     """
-    by_sum: tl.constexpr = SAFE or not ROUGH  # how gates are computed
-    sizes, line = (n_queries, n_keys), (low, high)
-    entry, block, split = block_of(program, n_queries, n_splits, ROWS, REVERSED)
-    at = place_of(entry, n1, n2)
-    row_start, row_span, column_span = block * ROWS, tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    rows = row_start + row_span
-    queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, n_queries, tl.arange(0, BLOCK_DIM), DIM, False)
-    norms = row_span
-    origins = load_origins(terms, at, row_start, STEPS, False)
-    of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, by_sum, False)
-    numbers = load_numbers(terms, at, STEPS)
-    if FORM != DOT:
-        weight = load_weights(inputs, at, tl.arange(0, BLOCK_DIM), DIM, FORM)
-        norms = norms_of(queries, weight, numbers, scale, inputs, STEPS, FORM)
-    bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)
-    hashes = rows.to(tl.uint32)
-    if DROPOUT:
-        hashes = row_hashes(tl.load(dropout[0]), entry, rows)
-    one = 1.0
-    if FOLDS and len(STEPS) > 0 and not SAFE:
-        # scale · σ(g + h) = 1 / (1/scale + e^−g/scale · e^−h)
-        one = 1.0 / scale
-        of_rows = scaled_first(of_rows, one)
-    known = (queries, norms, of_rows, numbers, bounds, hashes, one, entry)
+    scores, allowed = masked_tile(
+        of_columns, block, inputs, terms, mask, at, row_start, column_start, sizes, scale, RULE, MASK, DIM,
+        FORM, STEPS, EXCLUDES, FOLDS, MASKED, False, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
+    )  # fmt: skip
+    return add_tile(
+        state, scores, allowed, block, inputs, outputs, dropout, at, row_start, column_start, sizes, scale,
+        RULE, VALUE_DIM,
+        STEPS, EXCLUDES, FOLDS, MASKED, DROPOUT, False, ROUGH, PRECISION, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
+    )  # fmt: skip
 
-    # Tiles in which every pair is allowed, and those before and after them.
-    if SAFE:
-        from_tile, to_tile = line_range(line, row_start, sizes, ROWS, COLUMNS)
-        from_whole, to_whole = from_tile, from_tile
-    else:
-        from_tile, to_tile, from_whole, to_whole = tile_ranges(bounds, rows, sizes, MASK, COLUMNS)
-    if SPLIT:
-        share = tl.cdiv(tl.cdiv(n_keys, FLAG_COLUMNS), n_splits) * (FLAG_COLUMNS // COLUMNS)
-        from_tile, to_tile = tl.maximum(from_tile, split * share), tl.minimum(to_tile, (split + 1) * share)
-    from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
 
-    peak, threshold = tl.full((ROWS,), -float("inf"), tl.float32), tl.zeros((ROWS,), tl.float32)
-    total, pooled = tl.zeros((ROWS,), tl.float32), tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32)
-    beside = ()
-    if THRESHOLD:
-        if RULE >= ENTMAX_ANY:
-            if SAFE:
-                peak, threshold = solve_rows(
-                    known, origins, (from_tile, to_tile, from_whole, to_whole), inputs, terms, mask, at, row_start,
-                    sizes, scale, alpha_less_one(outputs[6], entry, RULE), RULE, MASK, DIM,
-                    FORM, STEPS, EXCLUDES, FOLDS, SAFE, EXACT, ROUGH, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
-                )  # fmt: skip
-            else:
-                here = tl.cast(entry, tl.int64) * n_queries + rows
-                peak = tl.load(outputs[2] + here, mask=rows < n_queries, other=0.0)
-                threshold = tl.load(outputs[3] + here, mask=rows < n_queries, other=float("inf"))
-        less_one = alpha_less_one(outputs[6], entry, RULE)
-        if less_one != less_one:
-            tl.store(outputs[5], 2)  # somebody looks there later, and raises
-        beside = (threshold, less_one, 0, total, total)
-        if CENTRED and not SAFE:
-            beside = beside + (pooled,)
-    state = (peak, total, pooled, beside)
-    if BEST > 0:
-        state = state + nothing_best(ROWS, BEST)
-    if not SAFE:
-        # What steps need of columns is asked for one tile ahead: nobody then waits for it.
-        last = tl.maximum(to_whole, 1) - 1
-        following = load_line(
-            terms,
-            origins,
-            at,
-            tl.minimum(from_whole, last) * COLUMNS,
-            column_span,
-            n_keys,
-            STEPS,
-            True,
-            by_sum,
-            False,
-        )
-        for tile in range(from_whole, to_whole):
-            of_columns = following
-            following = load_line(
-                terms,
-                origins,
-                at,
-                tl.minimum(tile + 1, last) * COLUMNS,
-                column_span,
-                n_keys,
-                STEPS,
-                True,
-                by_sum,
-                True,
-            )
-            state = absorb(
-                state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes,
-                scale, RULE, MASK, DIM, VALUE_DIM,
-                FORM, STEPS, EXCLUDES, FOLDS, False, DROPOUT, SAFE, EXACT, ROUGH, PRECISION,
-                BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
-            )  # fmt: skip
-    before = from_whole - from_tile
-    for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
-        tile = tl.where(place < before, from_tile + place, to_whole + place - before)
-        of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, False)
-        state = absorb(
-            state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes,
-            scale, RULE, MASK, DIM, VALUE_DIM,
-            FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, SAFE, EXACT or SAFE, ROUGH, PRECISION,
-            BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
-        )  # fmt: skip
-    peak, total, pooled, beside = state[0], state[1], state[2], state[3]
-    if FOLDS and len(STEPS) == 0 and not SAFE:
-        peak = peak * scale
-    if RULE >= ENTMAX_ANY:
-        total = threshold
-
-    value_dims = tl.arange(0, BLOCK_VALUE_DIM)
+@triton.jit
+def store_sums(
+    peak, total, pooled, outputs, sink, at, entry, split, row_start, n_queries, n_splits,
+    RULE, SINK, SPLIT, VALUE_DIM, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Write the output and the statistics of a block of rows or, where `SPLIT`, its sums; returns what is written."""
+    rows, value_dims = row_start + tl.arange(0, ROWS), tl.arange(0, BLOCK_VALUE_DIM)
     strides = outputs[1]
     pointer = outputs[0]
     if SPLIT:
@@ -258,46 +151,26 @@ def pool_block(
     else:
         peak, total, pooled = finished(peak, total, pooled, sink, at, RULE, SINK)
     inside = (rows < n_queries)[:, None] & (value_dims < VALUE_DIM)[None, :]
-    store_tile(pooled, pointer, strides, at, row_start, row_span, value_dims, inside)
+    store_tile(pooled, pointer, strides, at, row_start, tl.arange(0, ROWS), value_dims, inside)
     facts = (tl.cast(entry, tl.int64) * n_splits + split) * n_queries + rows
     tl.store(outputs[2] + facts, peak, mask=rows < n_queries)
     tl.store(outputs[3] + facts, total, mask=rows < n_queries)
-    if BEST > 0:
-        kept = state[4]
-        if FOLDS and len(STEPS) == 0 and not SAFE:
-            kept = kept * scale
-        store_places(kept, state[5], outputs[len(outputs) - 2], outputs[len(outputs) - 1], facts, rows < n_queries)
-    if not SAFE:
-        broken = tl.max(tl.where(inside & is_not_finite(pooled), 1, 0))
-        flag = flag_place(entry, row_start, n_queries, FLAG_ROWS) * n_splits + split
-        tl.store(outputs[4] + flag, broken)
-    if THRESHOLD:
-        if SAFE:
-            if (RULE >= ENTMAX_ANY) & (CENTRED != 0):
-                nothing = tl.zeros((ROWS,), tl.float32)
-                turned = (threshold, beside[1], 1, nothing, nothing)
-                again = (peak, nothing, tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32), turned)
-                for tile in range(from_tile, to_tile):
-                    of_columns = load_line(
-                        terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, False
-                    )
-                    again = absorb(
-                        again, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS,
-                        sizes, scale, RULE, MASK, DIM, VALUE_DIM,
-                        FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, SAFE, True, ROUGH, PRECISION,
-                        BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, 0,
-                    )  # fmt: skip
-                store_slopes(again[2], again[3], outputs, strides, at, row_start, row_span, value_dims, inside, facts)
-        elif CENTRED:
-            store_slopes(beside[5], beside, outputs, strides, at, row_start, row_span, value_dims, inside, facts)
+    return pooled, inside, facts
 
 
 @triton.jit
-def store_slopes(pooled, beside, outputs, strides, at, row_start, row_span, value_dims, inside, facts):
+def store_best(best, outputs, facts, inside):
+    """Write the best scores of rows and their columns."""
+    store_places(best[0], best[1], outputs[len(outputs) - 2], outputs[len(outputs) - 1], facts, inside)
+
+
+@triton.jit
+def store_slopes(pooled, beside, outputs, at, row_start, inside, facts, BLOCK_VALUE_DIM: tl.constexpr):
     """Write the values averaged by slope, and (Σ slope, entropy) of rows."""
     slope_total = beside[3]
     pooled = pooled / tl.where(slope_total == 0, 1.0, slope_total)[:, None]
-    store_tile(pooled, outputs[7], strides, at, row_start, row_span, value_dims, inside)
+    row_span, value_dims = tl.arange(0, pooled.shape[0]), tl.arange(0, BLOCK_VALUE_DIM)
+    store_tile(pooled, outputs[7], outputs[1], at, row_start, row_span, value_dims, inside)
     there = tl.max(inside.to(tl.int32), 1) != 0
     tl.store(outputs[8] + 2 * facts, slope_total, mask=there)
     tl.store(outputs[8] + 2 * facts + 1, beside[4], mask=there)
@@ -327,16 +200,85 @@ def pool_rows(
     ROUGH: tl.constexpr, PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
     BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BEST: tl.constexpr,
 ):  # fmt: skip
-    """A block of rows, for one kind of problem."""
+    """A block of rows, for one kind of problem: their output and statistics or, where `SPLIT`, sums over one share."""
     reverse: tl.constexpr = MASK[BOUNDS] != 0 or MASK[LINE] != 0
+    by_sum: tl.constexpr = not ROUGH  # how gates are computed
     threshold: tl.constexpr = RULE >= ENTMAX_ANY
     centred: tl.constexpr = len(outputs) > 7
-    pool_block(
-        tl.program_id(0), inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
-        n_splits, RULE, MASK, SINK, SPLIT, centred, DIM, VALUE_DIM, ROWS, COLUMNS,
-        FORM, STEPS, EXCLUDES, FOLDS, DROPOUT, threshold, False, EXACT, ROUGH, PRECISION, reverse,
-        BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
+    sizes = (n_queries, n_keys)
+    known, origins, at, split, row_start = load_block(
+        tl.program_id(0), inputs, terms, mask, dropout, n_queries, n_keys, low, high, n1, n2, scale, n_splits,
+        MASK, DIM, FORM, STEPS, FOLDS, DROPOUT, False, ROUGH, reverse, BLOCK_DIM, ROWS,
     )  # fmt: skip
+    entry, row_span, column_span = known[7], tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    rows = row_start + row_span
+
+    # Tiles in which every pair is allowed, and those before and after them.
+    from_tile, to_tile, from_whole, to_whole = tile_ranges(known[4], rows, sizes, MASK, COLUMNS)
+    if SPLIT:
+        share = tl.cdiv(tl.cdiv(n_keys, COLUMNS), n_splits)
+        from_tile, to_tile = tl.maximum(from_tile, split * share), tl.minimum(to_tile, (split + 1) * share)
+    from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
+
+    peak, limit = tl.full((ROWS,), -float("inf"), tl.float32), tl.zeros((ROWS,), tl.float32)
+    total, pooled = tl.zeros((ROWS,), tl.float32), tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32)
+    beside = ()
+    if threshold:
+        here = tl.cast(entry, tl.int64) * n_queries + rows
+        peak = tl.load(outputs[2] + here, mask=rows < n_queries, other=0.0)
+        limit = tl.load(outputs[3] + here, mask=rows < n_queries, other=float("inf"))
+        less_one = alpha_less_one(outputs[6], entry, RULE)
+        if less_one != less_one:
+            tl.store(outputs[5], 2)  # somebody looks there later, and raises
+        beside = (limit, less_one, 0, total, total)
+        if centred:
+            beside = beside + (pooled,)
+    state = (peak, total, pooled, beside)
+    if BEST > 0:
+        state = state + nothing_best(ROWS, BEST)
+    # What steps need of columns is asked for one tile ahead: nobody then waits for it.
+    last = tl.maximum(to_whole, 1) - 1
+    first = tl.minimum(from_whole, last) * COLUMNS
+    following = load_line(terms, origins, at, first, column_span, n_keys, STEPS, True, by_sum, False)
+    for tile in range(from_whole, to_whole):
+        of_columns = following
+        ahead = tl.minimum(tile + 1, last) * COLUMNS
+        following = load_line(terms, origins, at, ahead, column_span, n_keys, STEPS, True, by_sum, True)
+        state = absorb(
+            state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes,
+            scale, RULE, MASK, DIM, VALUE_DIM,
+            FORM, STEPS, EXCLUDES, FOLDS, False, DROPOUT, EXACT, ROUGH, PRECISION,
+            BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
+        )  # fmt: skip
+    before = from_whole - from_tile
+    for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
+        tile = tl.where(place < before, from_tile + place, to_whole + place - before)
+        of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, by_sum, False)
+        state = absorb(
+            state, of_columns, known, inputs, outputs, terms, mask, dropout, at, row_start, tile * COLUMNS, sizes,
+            scale, RULE, MASK, DIM, VALUE_DIM,
+            FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, EXACT, ROUGH, PRECISION,
+            BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
+        )  # fmt: skip
+    peak, total, pooled, beside = state[0], state[1], state[2], state[3]
+    if FOLDS and len(STEPS) == 0:
+        peak = peak * scale
+    if threshold:
+        total = limit
+    pooled, inside, facts = store_sums(
+        peak, total, pooled, outputs, sink, at, entry, split, row_start, n_queries, n_splits,
+        RULE, SINK, SPLIT, VALUE_DIM, BLOCK_VALUE_DIM, ROWS,
+    )  # fmt: skip
+    if BEST > 0:
+        kept = state[4]
+        if FOLDS and len(STEPS) == 0:
+            kept = kept * scale
+        store_best((kept, state[5]), outputs, facts, rows < n_queries)
+    broken = tl.max(tl.where(inside & is_not_finite(pooled), 1, 0))
+    flag = flag_place(entry, row_start, n_queries, ROWS) * n_splits + split
+    tl.store(outputs[4] + flag, broken)
+    if centred:
+        store_slopes(beside[5], beside, outputs, at, row_start, inside, facts, BLOCK_VALUE_DIM)
 
 
 @triton.jit

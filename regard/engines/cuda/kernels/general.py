@@ -13,7 +13,6 @@ import triton.language as tl
 from regard.engines.cuda.kernels.backward_columns import differentiate_column_block
 from regard.engines.cuda.kernels.backward_rows import differentiate_row_block
 from regard.engines.cuda.kernels.channels import CHANNELS
-from regard.engines.cuda.kernels.forward import pool_block
 from regard.engines.cuda.kernels.tile_scores import (
     CHUNK,
     decoded,
@@ -22,6 +21,7 @@ from regard.engines.cuda.kernels.tile_scores import (
     decoded_terms,
     load_flags,
 )
+from regard.engines.cuda.kernels.turns import pool_any_block
 
 
 @triton.jit
@@ -53,11 +53,10 @@ def pool_any_rows(
     first, stop = blocks_here(outputs[4], n_queries, n_splits, n_programs, flag_rows, ROWS)
     for each in range(first, stop):
         if load_flags(outputs[4], each, n_queries, n_splits, n_programs, flag_rows, ROWS) != 0:
-            pool_block(
+            pool_any_block(
                 each, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
-                n_splits, rule, kinds, has_sink, is_split, centred, dim, value_dim, flag_rows, flag_columns,
-                FORM, STEPS, True, False, True, True, True, True, ROUGH, PRECISION, False, BLOCK_DIM, BLOCK_VALUE_DIM,
-                ROWS, COLUMNS, BEST,
+                n_splits, rule, kinds, has_sink, is_split, centred, dim, value_dim, flag_columns,
+                FORM, STEPS, ROUGH, PRECISION, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
             )  # fmt: skip
 
 
