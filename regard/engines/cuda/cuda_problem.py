@@ -18,7 +18,7 @@ from regard.engines.cuda.backward_pass import (
 from regard.engines.cuda.forward_pass import pool, sum_rows
 from regard.engines.cuda.general_pass import differentiate_relative, steps_of
 from regard.engines.cuda.launch import Launch
-from regard.engines.cuda.launcher import on_device
+from regard.engines.cuda.launcher import compiled_together, on_device
 from regard.engines.cuda.program import Program, Role
 from regard.engines.cuda.readable_problem import readable_problem
 from regard.engines.cuda.threshold_pass import room_for_slopes
@@ -56,7 +56,7 @@ class CudaProblem(Compiled):
     def _pool(self, *, centred: bool) -> Pooled:
         launch, rule = self._launch, self.program.problem.rule
         slopes = room_for_slopes(launch) if centred else None
-        with on_device(launch.device):
+        with on_device(launch.device), compiled_together():
             output, peaks, totals = pool(launch, slopes)
         if not launch.has_threshold:
             return Pooled(output, (peaks, totals), None)
@@ -100,7 +100,7 @@ class CudaProblem(Compiled):
         given = [each.expand(*self._rows, 1).reshape(rows).float().contiguous() for each in statistics[:2]]
         to_output = gradient, launch.strides_of(gradient)
         centre = None if centre is None else centre.contiguous()
-        facts = facts_of(launch, given, to_output, None if centre is None else (centre, launch.strides_of(centre)))
+        of_centre = None if centre is None else (centre, launch.strides_of(centre))
 
         n_fixed = 2 if self.program.weight is None else 3
         wanted = [
@@ -117,10 +117,12 @@ class CudaProblem(Compiled):
             by_row += [False] * (len(steps_of(launch)) - len(by_row)) + [True, True]
         found: list[Tensor | None] = [None] * (n_form + 1)
         of_rows = of_columns = None
-        if needed[0] or any(by_row) or to_weight:
-            of_rows = differentiate_by_rows(launch, to_output, facts, learns=by_row, learns_weight=to_weight)
-        if needed[1] or any(by_column) or needed[n_form]:
-            of_columns = differentiate_by_columns(launch, to_output, facts, learns=by_column)
+        with compiled_together():
+            facts = facts_of(launch, given, to_output, of_centre)
+            if needed[0] or any(by_row) or to_weight:
+                of_rows = differentiate_by_rows(launch, to_output, facts, learns=by_row, learns_weight=to_weight)
+            if needed[1] or any(by_column) or needed[n_form]:
+                of_columns = differentiate_by_columns(launch, to_output, facts, learns=by_column)
         if needed[0] and of_rows is not None:
             found[0] = self._summed(of_rows.to_left, tensors[0])
         if needed[1] and of_columns is not None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+import os
+import threading
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +27,61 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
     if device.type != "cuda" or torch.cuda.current_device() == device.index:
         return nullcontext()
     return torch.cuda.device(device)
+
+
+class _Launch(NamedTuple):
+    """One that waits."""
+
+    key: Hashable
+    kernel: Any
+    n_programs: int
+    arguments: Sequence[Any]
+    constants: Mapping[str, Any]
+    options: Mapping[str, int]
+    layout: Layout
+
+
+class _Waiting(threading.local):
+    """What this thread has not launched yet; None where nobody said that it may wait."""
+
+    launches: list[_Launch] | None = None
+
+
+_waiting = _Waiting()
+
+
+@contextmanager
+def compiled_together() -> Iterator[None]:
+    """Kernels of the body that are not compiled yet are compiled at the same time, at its end, and launched then.
+
+    The body must not read what its own launches write.
+    """
+    if _waiting.launches is not None:
+        yield
+        return
+    _waiting.launches = []
+    try:
+        yield
+        launches = _waiting.launches
+    finally:
+        _waiting.launches = None
+    if launches:
+        _compile([each for each in launches if each.key not in each.layout.compiled])
+        for each in launches:
+            _run(each)
+
+
+def _compile(launches: Sequence[_Launch]) -> None:
+    """Compile several at the same time: hardly anything of it is Python."""
+    from triton import AsyncCompileMode, JITFunction
+
+    launches = [each for each in launches if isinstance(each.kernel, JITFunction)]  # not one that is interpreted
+    if len(launches) < 2:
+        return
+    threads = ThreadPoolExecutor(min(len(launches), os.cpu_count() or 1))
+    with _notice.if_slow(), threads as executor, AsyncCompileMode(executor):
+        for each in launches:
+            each.kernel.warmup(*each.arguments, grid=(each.n_programs,), **each.constants, **each.options)
 
 
 def launch(
@@ -51,12 +109,26 @@ def launch(
     """
     key = kernel, variant, *[each.data_ptr() % 16 for each in fresh]
     known = layout.compiled.get(key)
-    if known is None:
-        with _notice.if_slow():
-            compiled = kernel[(n_programs,)](*arguments, **constants, **options)
-        if compiled is not None:  # as from Triton's interpreter
-            names = kernel.arg_names[len(arguments) :]
-            layout.compiled[key] = compiled, tuple(constants[name] for name in names)
+    if known is not None and not _waiting.launches:
+        compiled, values = known
+        compiled[(n_programs, 1, 1)](*arguments, *values)
         return
-    compiled, values = known
-    compiled[(n_programs, 1, 1)](*arguments, *values)
+    made = _Launch(key, kernel, n_programs, arguments, constants, options, layout)
+    if _waiting.launches is None:
+        _run(made)
+    else:
+        _waiting.launches.append(made)
+
+
+def _run(made: _Launch) -> None:
+    """Launch a kernel, compiled now if it is not."""
+    known = made.layout.compiled.get(made.key)
+    if known is not None:
+        compiled, values = known
+        compiled[(made.n_programs, 1, 1)](*made.arguments, *values)
+        return
+    with _notice.if_slow():
+        compiled = made.kernel[(made.n_programs,)](*made.arguments, **made.constants, **made.options)
+    if compiled is not None:  # as from Triton's interpreter
+        names = made.kernel.arg_names[len(made.arguments) :]
+        made.layout.compiled[made.key] = compiled, tuple(made.constants[name] for name in names)

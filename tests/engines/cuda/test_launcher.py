@@ -192,3 +192,54 @@ def test_what_needs_more_than_three_batch_axes_has_no_layout():
     scattered = torch.empty(2, 2, 2, 2, 3, 4).permute(3, 2, 1, 0, 4, 5)
     plain = torch.empty(2, 2, 2, 2, 3, 4)
     assert layout_of((), (2, 2, 2, 2), [(scattered, 2), (plain, 2)]) is None
+
+
+def test_launches_that_may_wait_are_made_in_their_order_at_the_end():
+    kernels, layout, x = [Kernel(), Kernel()], empty_layout(), torch.empty(64)
+    run(kernels[0], layout, x)
+    with launcher.compiled_together():
+        run(kernels[0], layout, x)  # which is compiled: nobody waits for others yet
+        assert len(kernels[0].launches) == 1
+        run(kernels[1], layout, x)
+        run(kernels[0], layout, x)
+        assert len(kernels[0].launches) == 1
+        with launcher.compiled_together():
+            run(kernels[1], layout, x)
+        assert not kernels[1].compilations
+    assert len(kernels[0].launches) == 2
+    assert (len(kernels[1].compilations), len(kernels[1].launches)) == (1, 1)
+    run(kernels[1], layout, x)
+    assert len(kernels[1].launches) == 2
+
+
+def test_nothing_is_launched_where_the_body_fails():
+    kernel, layout = Kernel(), empty_layout()
+
+    def failing():
+        with launcher.compiled_together():
+            run(kernel, layout, torch.empty(64))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert not kernel.compilations
+    run(kernel, layout, torch.empty(64))
+    assert len(kernel.compilations) == 1
+
+
+def test_several_kernels_are_compiled_at_the_same_time(monkeypatch):
+    import triton
+
+    meeting = threading.Barrier(2, timeout=20)
+
+    class Compiling(Kernel):
+        def warmup(self, *arguments, grid, **constants):
+            active().submit(id(self), meeting.wait, lambda made: None, lambda made: None)
+
+    active = triton.runtime._async_compile.active_mode.get
+    monkeypatch.setattr(triton, "JITFunction", Kernel)
+    kernels, layout, x = [Compiling(), Compiling()], empty_layout(), torch.empty(64)
+    with launcher.compiled_together():
+        for kernel in kernels:
+            run(kernel, layout, x)
+    assert [len(kernel.compilations) for kernel in kernels] == [1, 1]
