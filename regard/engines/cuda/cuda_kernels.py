@@ -163,11 +163,12 @@ def _at_a_time(problem: AttentionProblem, *, lists: bool = True) -> tuple[int, i
 
 def _mask_rows(problem: AttentionProblem, *, lists: bool = True) -> tuple[int, int]:
     """How many rows of the mask of a problem lie on the device, but for a few numbers of each, and their bytes."""
-    from regard.engines.cuda.masks import longest_list, split
+    from regard.engines.cuda.masks import line_of, longest_list, split
 
     mask, grid = problem.mask, problem.grid
     first = range(min(grid.n_queries, 1))
-    if mask is None or mask.bounds(first, grid) is not None:
+    # A line is known without a kernel on the device.
+    if mask is None or line_of(mask, grid) is not None or mask.bounds(first, grid) is not None:
         return 0, 0
     listed = longest_list(mask, grid) if lists else None
     if listed is not None:

@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("triton")
 
 import regard
-from regard import attend
+from regard import Causal, Window, attend
 from regard.engines import Tiled
 from regard.engines.cuda.cuda_kernels import CudaKernels
 from regard.engines.kernels import dispatch
@@ -247,3 +247,14 @@ def test_documents_and_bounds_need_no_byte_for_each_pair():
     assert found.documents
     assert not found.pairs
     assert not found.lists
+
+
+@pytest.mark.parametrize("mask", [Window(5, 0), Causal(), Causal() & Window(5, 5)], ids=str)
+def test_a_line_is_two_numbers_for_which_nothing_is_made_on_the_device(monkeypatch, mask):
+    def bounds(*arguments):
+        raise AssertionError("somebody made tensors of a line")
+
+    for band in (Window, Causal):
+        monkeypatch.setattr(band, "bounds", bounds)
+    q, k, v = (torch.randn(40, 8, device=DEVICE, requires_grad=True) for _ in range(3))
+    attend(q, k, v, mask=mask, engine=Tiled(kernels=True)).sum().backward()
