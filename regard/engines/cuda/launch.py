@@ -174,12 +174,12 @@ class Launch:
 
     @property
     def _folds(self) -> bool:
-        """Whether the scale is multiplied by within softmax, or, in the forward pass, within a gate."""
+        """Whether the scale is multiplied by within exponentials, or, in the forward pass, within a gate."""
         program = self.program
         if program.form != codes.DOT or not self.is_rough or not 1e-6 < abs(program.scale) < 1e6:
             return False
         if not program.steps:
-            return program.rule == codes.SOFTMAX and program.scale > 0
+            return program.rule in (codes.SOFTMAX, codes.SIGMOID) and program.scale > 0
         return program.steps[0] == codes.GATE
 
     @property

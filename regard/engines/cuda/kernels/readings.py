@@ -85,7 +85,7 @@ def weigh_tile(
     Args:
         block, origins: As `load_block` has them.
         EXCLUDES: Whether a step may exclude a pair.
-        FOLDS: Whether the scale is part of softmax.
+        FOLDS: Whether the scale is part of exponentials.
         SAFE: Whether scores are computed as the kernels for any rule and mask compute them.
     """
     row_span, queries, norms, of_rows, numbers, bounds, by_row, weight = block

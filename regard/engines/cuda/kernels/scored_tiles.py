@@ -28,7 +28,7 @@ def scored_tile(
             bounds of the mask, anything, what a gate divides.
         WHOLE: Whether all of the tile's columns are there.
         EXCLUDES: Whether a step may exclude a pair of which more is asked than to have a score of −inf.
-        FOLDS: Whether the scale is part of softmax, or of a gate.
+        FOLDS: Whether the scale is part of exponentials, or of a gate.
         EXACT: Whether differences come first in squared distances.
         ROUGH: Whether half precision is exact enough.
     """

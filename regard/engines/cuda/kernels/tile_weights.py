@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, reciprocal, rough_reciprocals
+from regard.engines.cuda.kernels.elementary import exp2, reciprocal, rough_reciprocals
 from regard.engines.cuda.kernels.thresholds import ENTMAX_ANY, threshold_weights
 from regard.engines.cuda.kernels.tile_scores import across, decoded, load_pairs, load_vector
 from regard.engines.kernels import codes
@@ -103,12 +103,15 @@ def allowed_pairs(mask, of_rows, at, row_start, row_span, column_start, column_s
 
 
 @triton.jit
-def numerators(scores, allowed, RULE, MASKED: tl.constexpr, ROUGH: tl.constexpr):
-    """The numerators of a rule that is not softmax; where pairs may be masked, 0 for what is not allowed."""
+def numerators(scores, allowed, unit, RULE, MASKED: tl.constexpr, ROUGH: tl.constexpr):
+    """The numerators of a rule that is not softmax; where pairs may be masked, 0 for what is not allowed.
+
+    `unit` · score is the exponent of 2, of rules that take exponentials.
+    """
     if RULE == CONIC:
         found = tl.where(scores < 0, 0.0, scores)
     elif RULE == SIGMOID:
-        found = 1.0 + exp2(scores * -LOG2_E)
+        found = 1.0 + exp2(scores * -unit)
         if ROUGH:
             found = rough_reciprocals(found)
         else:
@@ -151,12 +154,12 @@ def next_tile(scores, allowed, peak, unit, RULE, MASKED: tl.constexpr, ROUGH: tl
             found = exp2((scores - level[:, None]) * unit)
             factor = exp2((peak - level) * unit)
     elif RULE == PROPORTIONAL:
-        found = numerators(scores, allowed, RULE, MASKED, ROUGH)
+        found = numerators(scores, allowed, unit, RULE, MASKED, ROUGH)
         higher = tl.maximum(peak, tl.max(found, 1))
         found = found * unit_of(higher)[:, None]
         factor = tl.where(peak > 0, peak * unit_of(higher), 1.0)
     else:
-        found = numerators(scores, allowed, RULE, MASKED, ROUGH)
+        found = numerators(scores, allowed, unit, RULE, MASKED, ROUGH)
         factor, higher = tl.full(peak.shape, 1.0, tl.float32), peak
     return found, factor, higher
 
@@ -209,7 +212,7 @@ def weights_and_slopes(
         if MASKED:
             weights, slopes = tl.where(allowed, weights, 0.0), tl.where(allowed, slopes, 0.0)
     else:
-        weights = numerators(scores, allowed, RULE, MASKED, ROUGH)
+        weights = numerators(scores, allowed, unit, RULE, MASKED, ROUGH)
         if RULE == SIGMOID:
             slopes = weights * (1.0 - weights)
         elif RULE == CONIC:
