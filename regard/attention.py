@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.engines import Engine
 from regard.engines.cuda.small_calls import kind_of_call, pool_again, remember, watch
+from regard.engines.cuda.tiny_calls import pool_admitted, pool_known, tiny_call
 from regard.engines.sdpa.shortcut import pool_plainly
 from regard.masks import Mask
 from regard.modes import is_forward_mode, is_tracing
@@ -71,22 +72,28 @@ def attend(
     """
     if is_tracing():
         return attend_traced(queries, keys, values, score, weights, mask, dropout, engine)
-    kind = None
-    if engine is None and type(dropout) is float and dropout == 0.0 and not is_forward_mode():
+    kind = tiny = output = None
+    if engine is None and not is_forward_mode():
         # The most common calls. What is below would come to the same, some microseconds later.
-        output = pool_plainly(queries, keys, values, score, weights, mask)
-        if output is None and type(queries) is Tensor and queries.is_cuda:
-            kind = kind_of_call(queries, keys, values, score, weights, mask)
-            output = None if kind is None else pool_again(kind, queries, keys, values)
+        if type(dropout) is float and dropout == 0.0:
+            output = pool_plainly(queries, keys, values, score, weights, mask)
+            if output is None and type(queries) is Tensor and queries.is_cuda:
+                kind = kind_of_call(queries, keys, values, score, weights, mask)
+                output = None if kind is None else pool_again(kind, queries, keys, values)
+        if output is None and kind is None:
+            tiny = tiny_call(queries, keys, values, score, weights, mask, dropout)
+            output = None if tiny is None else pool_known(tiny, queries, keys, values)
         if output is not None:
             return output
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=None)
-    if kind is None:
-        return choose(problem, engine).run(problem)
-    watch(problem)
-    output = choose(problem, engine).run(problem)
-    remember(kind, problem)
-    return output
+    chosen = choose(problem, engine)
+    if tiny is not None:
+        output = pool_admitted(tiny, problem, chosen)
+    elif kind is not None:
+        watch(problem)
+        output = chosen.run(problem)
+        remember(kind, problem)
+    return chosen.run(problem) if output is None else output
 
 
 def weigh(

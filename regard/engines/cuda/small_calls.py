@@ -47,9 +47,18 @@ def kind_of_call(
     queries: Tensor, keys: Tensor, values: Tensor, score: Score, weights: Weights, mask: Mask | None
 ) -> Hashable | None:
     """All that the launch of a call depends on beside the numbers in its tensors; None where that is not known."""
-    if not type(queries) is type(keys) is type(values) is Tensor or torch.is_autocast_enabled(queries.device.type):
+    if not type(queries) is type(keys) is type(values) is Tensor:
         return None
     if torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad or values.requires_grad):
+        return None
+    return kind_of_parts(queries, keys, values, score, weights, mask)
+
+
+def kind_of_parts(
+    queries: Tensor, keys: Tensor, values: Tensor, score: Score, weights: Weights, mask: Mask | None
+) -> Hashable | None:
+    """The same, of tensors that may have a gradient."""
+    if torch.is_autocast_enabled(queries.device.type):
         return None
     parts = _plain(score), _plain(weights), _plain_mask(mask)
     if None in parts:
