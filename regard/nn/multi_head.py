@@ -267,7 +267,7 @@ class MultiHeadAttention(ProjectedHeads):
         )
         start = 0 if cache is None else cache.position
         if cache is not None and cache.has_memory:
-            queries, (keys, values) = self._projected(query, 0), cache.recall(*key.shape[:2])
+            queries, (keys, values) = self._projected_query(query), cache.recall(*key.shape[:2])
         else:
             queries, keys, values = self._project(query, key, value)
             keys = keys if self.rotary is None else self.rotary(keys, start)

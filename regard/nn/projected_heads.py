@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -134,17 +135,27 @@ class ProjectedHeads(AttentionLayer):
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values, `(batch, heads, n, head_dim)`."""
-        weight = self.in_proj_weight
-        if weight is not None and query is key and key is value:
-            # One product, and heads before parts: every operation here is one more on the way of a small call.
-            packed = self._heads(linear(query, weight, self.in_proj_bias))
-            return packed.split_with_sizes((self.num_heads, self.num_kv_heads, self.num_kv_heads), 1)
-        return tuple(self._projected(each, which) for which, each in enumerate((query, key, value)))
+        weight, bias, shared = self.in_proj_weight, self.in_proj_bias, self.num_kv_heads
+        if weight is None or key is not value:
+            projections = zip((query, key, value), self._matrices(), self._biases(self._sizes()), strict=True)
+            return tuple([self._heads(linear(*each)) for each in projections])
+        # One product, or two, and heads before parts: every operation is one more on the way of a small call, and a
+        # part of a parameter costs its gradient room for all of it.
+        if query is key:
+            packed = self._heads(linear(query, weight, bias))
+            return packed.split_with_sizes((self.num_heads, shared, shared), 1)
+        sizes = [self.embed_dim, 2 * shared * self.head_dim]
+        (of_query, of_both), (query_bias, both_bias) = weight.split_with_sizes(sizes), self._biases(sizes)
+        packed = self._heads(linear(key, of_both, both_bias))
+        return self._heads(linear(query, of_query, query_bias)), *packed.split_with_sizes((shared, shared), 1)
 
-    def _projected(self, tokens: Tensor, which: int) -> Tensor:
-        """Queries, keys or values: 0, 1 or 2; as `_project`."""
-        bias = None if self.in_proj_bias is None else self.in_proj_bias.split(self._sizes())[which]
-        return self._heads(linear(tokens, self._matrices()[which], bias))
+    def _projected_query(self, query: Tensor) -> Tensor:
+        """Queries alone, as `_project`."""
+        return self._heads(linear(query, self._matrices()[0], self._biases(self._sizes())[0]))
+
+    def _biases(self, sizes: list[int]) -> Sequence[Tensor | None]:
+        """The parts of the bias, of so many numbers each."""
+        return (None,) * len(sizes) if self.in_proj_bias is None else self.in_proj_bias.split_with_sizes(sizes)
 
     def _heads(self, tokens: Tensor) -> Tensor:
         """`(batch, n, heads · head_dim)` as `(batch, heads, n, head_dim)`."""

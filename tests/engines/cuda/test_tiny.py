@@ -1,0 +1,221 @@
+"""Tiny calls in training: one launch forward and one back, which match the definition."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from regard import Bias, Causal, Dot, ScaledDot, Softmax, Sparsemax, Window, attend
+from regard.engines import ENGINES
+from regard.engines.cuda import program, tiny_calls
+from regard.problem import make_problem
+
+from .test_kernels import DEVICE
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+CAUSAL, WINDOW = Causal(align="start"), Window(before=1, after=2, align="end")
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch, compiled_for_one_kind):
+    monkeypatch.setattr(program, "SMALL", 1 << 18)
+    # By what a CPU takes the definition would be quicker.
+    attention = importlib.import_module("regard.attention")
+    monkeypatch.setattr(attention, "choose", lambda problem, engine: ENGINES[engine or "tiled"])
+    monkeypatch.setattr(tiny_calls, "_KNOWN", {})
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """The names of the kernels that were launched for tiny calls."""
+    names, launch = [], tiny_calls.launch
+
+    def told(kernel, *arguments, **options):
+        names.append(kernel.fn.__name__ if hasattr(kernel, "fn") else kernel.__name__)
+        launch(kernel, *arguments, **options)
+
+    monkeypatch.setattr(tiny_calls, "launch", told)
+    return names
+
+
+def vectors(*shapes, dtype=torch.float32, by_token=False):
+    """Queries, keys and values; by token: heads lie side by side."""
+    found = []
+    for shape in shapes:
+        *batch, n, dim = shape
+        each = torch.randn(*batch[:-1], n, batch[-1], dim).transpose(-2, -3) if by_token else torch.randn(shape)
+        found.append(each.to(DEVICE, dtype).requires_grad_())
+    return found
+
+
+def with_gradients(tensors, upstream, **options):
+    torch.manual_seed(7)
+    output = attend(*tensors, **options)
+    return output, *torch.autograd.grad(output, tensors, upstream.to(output.dtype))
+
+
+@pytest.mark.parametrize("by_token", [False, True])
+@pytest.mark.parametrize("mask", [None, CAUSAL, WINDOW, Causal(align=-2)])
+@pytest.mark.parametrize("batch", [(2, 3), (3,), (2, 1, 2)])
+def test_the_definition_is_matched(batch, mask, by_token, launched):
+    tensors = vectors((*batch, 7, 20), (*batch, 9, 20), (*batch, 9, 12), by_token=by_token)
+    upstream = torch.randn(*batch, 7, 12, device=DEVICE)
+    options = {"mask": mask, "dropout": 0.25}
+    found = with_gradients(tensors, upstream, **options)
+    again = with_gradients(tensors, upstream, **options)
+    assert launched == ["pool_entry", "differentiate_entry"] * 2
+    exact = [each.detach().double().requires_grad_() for each in tensors]
+    expected = with_gradients(exact, upstream, engine="reference", **options)
+    for got, same, wanted in zip(found, again, expected, strict=True):
+        assert torch.equal(got, same)
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype, launched):
+    tensors = vectors((2, 8, 32), (2, 8, 32), (2, 8, 32), dtype=dtype)
+    upstream = torch.randn(2, 8, 32, device=DEVICE).to(dtype).float()
+    found = with_gradients(tensors, upstream, mask=CAUSAL, dropout=0.5)
+    assert launched
+    exact = [each.detach().double().requires_grad_() for each in tensors]
+    expected = with_gradients(exact, upstream, mask=CAUSAL, dropout=0.5, engine="reference")
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=2e-2, atol=2e-2)
+
+
+def test_without_dropout_and_with_another_temperature(launched):
+    tensors = vectors((2, 5, 8), (2, 5, 8), (2, 5, 8))
+    upstream = torch.randn(2, 5, 8, device=DEVICE)
+    options = {"mask": WINDOW, "score": Dot(), "weights": Softmax(2.0)}
+    found = with_gradients(tensors, upstream, **options)
+    assert launched == ["pool_entry", "differentiate_entry"]
+    exact = [each.detach().double().requires_grad_() for each in tensors]
+    for got, wanted in zip(found, with_gradients(exact, upstream, engine="reference", **options), strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_every_call_drops_others(launched):
+    q, k, v = vectors((2, 8, 8), (2, 8, 8), (2, 8, 8))
+    first, second, third = (attend(q, k, v, dropout=0.5) for _ in range(3))
+    assert not torch.equal(first, second)
+    assert not torch.equal(second, third)
+    with torch.no_grad():
+        assert not torch.equal(attend(q, k, v, dropout=0.5), third)
+    assert launched == ["pool_entry"] * 4
+
+
+def test_a_gradient_that_lies_otherwise(launched):
+    tensors = vectors((2, 3, 6, 8), (2, 3, 6, 8), (2, 3, 6, 8))
+    for upstream in (torch.ones((), device=DEVICE).expand(2, 3, 6, 8), torch.randn(6, 8, 3, 2, device=DEVICE).mT.mT):
+        upstream = upstream.reshape(2, 3, 6, 8) if upstream.shape[0] == 6 else upstream
+        exact = [each.detach().double().requires_grad_() for each in tensors]
+        found = with_gradients(tensors, upstream, dropout=0.1)
+        for got, wanted in zip(found, with_gradients(exact, upstream, dropout=0.1, engine="reference"), strict=True):
+            torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
+    across = torch.randn(2, 3, 8, 6, device=DEVICE).mT
+    exact = [each.detach().double().requires_grad_() for each in tensors]
+    found = with_gradients(tensors, across, dropout=0.1)
+    for got, wanted in zip(found, with_gradients(exact, across, dropout=0.1, engine="reference"), strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+def test_what_is_not_finite_reaches_those_alone_who_see_it(broken, launched):
+    q, k, v = vectors((1, 6, 8), (1, 6, 8), (1, 6, 8))
+    with torch.no_grad():
+        k[0, 4, 0] = v[0, 5, 1] = broken
+    upstream = torch.randn(1, 6, 8, device=DEVICE)
+    upstream[0, 4:] = 0
+    found = with_gradients((q, k, v), upstream, mask=Causal(), dropout=0.2)
+    assert launched
+    output, to_queries, _, _ = found
+    assert output[0, :4].isfinite().all()
+    assert to_queries[0, :4].isfinite().all()
+    assert not output[0, 5].isfinite().all()
+    expected = with_gradients((q, k, v), upstream, mask=Causal(), dropout=0.2, engine="tiled")
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+def test_a_score_that_is_no_number_spoils_its_row(launched):
+    q, k, v = vectors((1, 6, 8), (1, 6, 8), (1, 6, 8))
+    with torch.no_grad():
+        k[0, 4, 0] = torch.nan
+    output = attend(q, k, v, mask=Causal(), dropout=0.2)
+    assert launched
+    assert output[0, 4:].isnan().all()
+
+
+def test_second_derivatives(launched):
+    tensors = vectors((2, 5, 6), (2, 5, 6), (2, 5, 6))
+    upstream = torch.randn(2, 5, 6, device=DEVICE)
+
+    def twice(tensors, engine=None):
+        torch.manual_seed(3)
+        output = attend(*tensors, mask=CAUSAL, dropout=0.3, engine=engine)
+        first = torch.autograd.grad(output, tensors, upstream.to(output.dtype), create_graph=True)
+        return torch.autograd.grad(sum(each.square().sum() for each in first), tensors)
+
+    found = twice(tensors)
+    assert "differentiate_entry" in launched
+    exact = [each.detach().double().requires_grad_() for each in tensors]
+    for got, wanted in zip(found, twice(exact, "reference"), strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_gradients_of_some(launched):
+    q, k, v = vectors((2, 5, 6), (2, 5, 6), (2, 5, 6))
+    output = attend(q.detach(), k, v.detach(), dropout=0.3)
+    output.sum().backward()
+    assert "differentiate_entry" in launched
+    assert q.grad is None
+    assert v.grad is None
+    assert k.grad is not None
+
+
+def test_others_go_the_long_way(launched):
+    (x,) = vectors((2, 8, 8))
+    (long,) = vectors((2, 40, 8))
+    (wide,) = vectors((2, 8, 256))
+    (whole,) = vectors((2, 2, 8, 8))
+    learned = ScaledDot(scale=torch.nn.Parameter(torch.ones((), device=DEVICE)))
+    bias = ScaledDot() + Bias(torch.zeros(8, 8, device=DEVICE))
+    for score in (learned, bias):
+        attend(x, x, x, score=score, dropout=0.1)
+    attend(x, x, x, weights=Sparsemax(), dropout=0.1)
+    attend(x, x, x, weights=Softmax(sink=0.0), dropout=0.1)
+    for each in (long, wide):
+        attend(each, each, each, dropout=0.1)
+    attend(whole, x, x, dropout=0.1)  # keys that several heads share
+    attend(x, x, x, dropout=0.1, engine="tiled")
+    assert not launched
+
+
+def test_kinds_are_told_apart(launched):
+    (x,) = vectors((2, 8, 8))
+    for mask in (None, CAUSAL, WINDOW):
+        for score in (Dot(), ScaledDot()):
+            torch.manual_seed(1)
+            got = attend(x, x, x, score=score, mask=mask, dropout=0.1)
+            torch.manual_seed(1)
+            torch.testing.assert_close(got, attend(x, x, x, score=score, mask=mask, dropout=0.1, engine="reference"))
+    assert len(launched) == 6
+    assert len(tiny_calls._KNOWN) == 6
+
+
+def test_what_cannot_be_is_refused_as_ever(launched):
+    (x,) = vectors((2, 8, 8))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="must"):
+            attend(x, x[..., :4], x, dropout=0.1)
+    call = tiny_calls.tiny_call(x, x, x, ScaledDot(), Softmax(), None, 0.1)
+    assert call is not None
+    assert tiny_calls.pool_known(call, x, x, x) is None
+    problem = make_problem(x, x, x, score=ScaledDot(), weights=Softmax(), mask=None, dropout=0.1)
+    assert tiny_calls.pool_admitted(call, problem, ENGINES["reference"]) is None
+    assert not launched
