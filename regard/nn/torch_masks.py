@@ -54,11 +54,11 @@ def read_masks(
         if is_causal and not added_keys:
             causal = Causal(align="start")
         elif attn_mask.dtype == torch.bool:
-            allowed = ~pad(attn_mask, (0, added_keys))
+            allowed = ~_padded(attn_mask, added_keys)
         else:
-            bias = pad(attn_mask, (0, added_keys))
+            bias = _padded(attn_mask, added_keys)
     if key_padding_mask is not None:
-        padding = pad(key_padding_mask, (0, added_keys))[..., None, None, :]
+        padding = _padded(key_padding_mask, added_keys)[..., None, None, :]
         if padding.dtype == torch.bool:
             allowed = ~padding if allowed is None else allowed & ~padding
         else:
@@ -67,6 +67,11 @@ def read_masks(
     if causal is not None:
         mask = causal if mask is None else causal & mask
     return Restriction(mask, bias)
+
+
+def _padded(mask: Tensor, added_keys: int) -> Tensor:
+    """A mask over keys that follow too, which every query may attend to."""
+    return pad(mask, (0, added_keys)) if added_keys else mask
 
 
 def _warn_of_two_kinds(attn_mask: Tensor | None, key_padding_mask: Tensor | None) -> None:

@@ -27,7 +27,7 @@ from regard.engines.cuda.value_errors import raise_told
 from regard.engines.engine import Engine
 from regard.engines.kernels.dispatch import kernels_for, why_plain
 from regard.engines.second_derivatives import gradients_over_strips
-from regard.masks import Mask
+from regard.masks import Allowed, Mask
 from regard.problem import AttentionProblem, draw_seed
 from regard.scores import Score
 from regard.scores.form import DotForm
@@ -58,7 +58,7 @@ class Tiny:
     kernels: tuple[Any, Any]  # forward and back
     batch: Batch
     sizes: tuple[Any, ...]  # n_queries, n_keys, low, high, n1, n2, scale: as the kernels take them
-    strides: tuple[tuple[int, ...], ...]  # of queries, keys and values
+    strides: tuple[tuple[int, ...], ...]  # of queries, keys and values, and of the mask's bytes if there are any
     dropped: tuple[Any, ...]  # what dropout takes beside its seed; nothing without dropout
     output_shape: tuple[int, ...]
     n_entries: int
@@ -94,8 +94,18 @@ def tiny_call(
     learning = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad or values.requires_grad)
     if not learning and not dropout:
         return None  # see `small_calls.py`
-    parts = kind_of_parts(queries, keys, values, score, weights, mask)
-    return None if parts is None else Call((parts, dropout), score, weights, mask, dropout)
+    pairs = _pairs_of(mask)
+    parts = kind_of_parts(queries, keys, values, score, weights, mask if pairs is None else None)
+    if parts is None:
+        return None
+    lying = None if pairs is None else (pairs.shape, pairs.stride(), pairs.device, pairs.data_ptr() % 16)
+    return Call((parts, dropout, lying), score, weights, mask, dropout)
+
+
+def _pairs_of(mask: Mask | None) -> Tensor | None:
+    """What a mask is that was given as a tensor, where it lies, a byte for each pair."""
+    # By type, not isinstance: a user's subclass may allow something else.
+    return mask.tensor.view(torch.uint8) if type(mask) is Allowed and type(mask.tensor) is Tensor else None
 
 
 def pool_known(call: Call, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor | None:
@@ -138,12 +148,14 @@ def _admitted(call: Call, problem: AttentionProblem, engine: Engine) -> Tiny | N
         return None
     batch_shape = grid.batch_shape
     alike = all(each.shape[:-2] == batch_shape and each.stride(-1) == 1 for each in tensors)
-    line = (-grid.n_queries, grid.n_keys) if call.mask is None else line_of(call.mask, grid)
+    pairs = _pairs_of(call.mask)
+    by_line = None if pairs is not None else call.mask
+    line = (-grid.n_queries, grid.n_keys) if by_line is None else line_of(by_line, grid)
     if len(batch_shape) > MOST_AXES or not alike or line is None:
         return None
     missing = MOST_AXES - len(batch_shape)
     batch = Batch(batch_shape, (*[()] * missing, *[(axis,) for axis in range(len(batch_shape))]))
-    strides = tuple([batch.strides(each, 2) for each in tensors])
+    strides = tuple([batch.strides(each, 2) for each in (*tensors, *(() if pairs is None else (pairs,)))])
     high, low = divmod(int(call.dropout * 2**32), 2**16)
     from regard.engines.cuda.kernels.tiny import differentiate_entry, pool_entry  # imports Triton
 
@@ -182,17 +194,18 @@ def _precision(queries: Tensor) -> str:
 def _pooled(tiny: Tiny, call: Call, seed: int | Tensor, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     if torch.is_grad_enabled():
         return _Tiny.apply(tiny, call, seed, queries, keys, values)  # type: ignore[no-any-return, no-untyped-call]
-    return _pool(tiny, seed, queries, keys, values)
+    return _pool(tiny, call, seed, queries, keys, values)
 
 
-def _pool(tiny: Tiny, seed: int | Tensor, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def _pool(tiny: Tiny, call: Call, seed: int | Tensor, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     # As queries lie: heads that were cut out of a token are put together again without a copy.
     output = _room_like(queries) if queries.shape == tiny.output_shape else queries.new_empty(tiny.output_shape)
-    of_queries, of_keys, of_values = tiny.strides
+    of_queries, of_keys, of_values, *_ = tiny.strides
     arguments = (
         (queries, of_queries, keys, of_keys, values, of_values),
         output,
         tiny.strides_of(output),
+        _pairs(tiny, call),
         _dropout(tiny, seed, queries.device),
         *tiny.sizes,
     )
@@ -207,6 +220,10 @@ def _room_like(tensor: Tensor) -> Tensor:
     """Room for as many numbers, which lie in the same order, but together."""
     room = torch.empty_like(tensor)
     return room if room.stride(-1) == 1 else torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def _pairs(tiny: Tiny, call: Call) -> tuple[Any, ...]:
+    return () if len(tiny.strides) == 3 else (_pairs_of(call.mask), tiny.strides[3])
 
 
 def _dropout(tiny: Tiny, seed: int | Tensor, device: torch.device) -> tuple[Any, ...]:
@@ -225,7 +242,7 @@ class _Tiny(torch.autograd.Function):
     ) -> Tensor:
         ctx.given = tiny, call, seed
         ctx.save_for_backward(queries, keys, values)
-        return _pool(tiny, seed, queries, keys, values)
+        return _pool(tiny, call, seed, queries, keys, values)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -264,7 +281,7 @@ def _gradients(
     if gradient.stride(-1) != 1:
         gradient = gradient.contiguous()
     queries, keys, values = inputs
-    of_queries, of_keys, of_values = tiny.strides
+    of_queries, of_keys, of_values, *_ = tiny.strides
     found = [_room_like(each) for each in inputs]
     strides = tiny.strides_of(gradient)
     into = tuple([part for each in found for part in (each, tiny.strides_of(each))])
@@ -273,6 +290,7 @@ def _gradients(
         gradient,
         strides,
         into,
+        _pairs(tiny, call),
         _dropout(tiny, seed, queries.device),
         *tiny.sizes,
     )

@@ -251,3 +251,48 @@ def test_a_small_call_is_made_again_with_one_launch(monkeypatch):
             attend(q, k, v, **options), attend(q, k, v, engine="reference", **options), rtol=1e-5, atol=1e-5
         )
         assert len(small_calls._KNOWN) == 1, turn
+
+
+@pytest.mark.parametrize("mask", [None, regard.Causal(), regard.Allowed(torch.rand(8, 8) < 0.5)], ids=str)
+def test_tiny_calls_in_training_wait_for_nothing_and_replay(monkeypatch, mask):
+    from regard.engines.cuda import program, tiny_calls
+
+    monkeypatch.setattr(program, "SMALL", 1 << 18)
+    monkeypatch.setattr(tiny_calls, "_KNOWN", {})
+    q, k, v = inputs(2, 4, 8, 32)
+    mask = None if mask is None else mask.to(q.device)
+
+    def call():
+        output = attend(q, k, v, mask=mask, dropout=0.3)
+        return output, *torch.autograd.grad(output.sum(), (q, k, v))
+
+    found = []
+    for engine in (None, "reference"):
+        torch.manual_seed(5)
+        output = attend(q, k, v, mask=mask, dropout=0.3, engine=engine)
+        found.append((output, *torch.autograd.grad(output.square().sum(), (q, k, v))))
+    assert any(tiny_calls._KNOWN.values())
+    for got, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            call()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output, _, _, to_values = call()
+    seen = []
+    for _ in range(2):
+        graph.replay()
+        seen.append(output.clone())
+        # The way back drops what the way forward has: the output is linear in the values.
+        torch.testing.assert_close((to_values * v).sum(), output.sum(), rtol=1e-4, atol=1e-3)
+    assert not torch.equal(*seen)

@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from regard import Bias, Causal, Dot, ScaledDot, Softmax, Sparsemax, Window, attend
+from regard import Allowed, Bias, Causal, Dot, ScaledDot, Softmax, Sparsemax, Window, attend
 from regard.engines import ENGINES
 from regard.engines.cuda import program, tiny_calls
 from regard.problem import make_problem
@@ -76,6 +76,33 @@ def test_the_definition_is_matched(batch, mask, by_token, launched):
         torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(7, 9), (1, 9), (3, 7, 1), (2, 1, 1, 9), (2, 3, 7, 9)])
+def test_masks_that_are_tensors(shape, launched):
+    tensors = vectors((2, 3, 7, 20), (2, 3, 9, 20), (2, 3, 9, 12))
+    upstream = torch.randn(2, 3, 7, 12, device=DEVICE)
+    allowed = torch.rand(shape) < 0.6
+    allowed[..., 0, :] &= len(shape) < 4  # one row, or one sequence, sees nothing
+    for each in (allowed, allowed.mT.contiguous().mT, ~allowed):
+        options = {"mask": Allowed(each.to(DEVICE)), "dropout": 0.25}
+        found = with_gradients(tensors, upstream, **options)
+        exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+        for got, wanted in zip(found, with_gradients(exact, upstream, engine="reference", **options), strict=True):
+            torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
+    assert launched == ["pool_entry", "differentiate_entry"] * 3
+
+
+def test_padding_that_is_no_number_reaches_nothing(launched):
+    q, k, v = vectors((2, 3, 6, 8), (2, 3, 6, 8), (2, 3, 6, 8))
+    padding = torch.zeros(2, 1, 1, 6, dtype=torch.bool)
+    padding[1, ..., 4:] = True
+    with torch.no_grad():
+        k[1, :, 4:], v[1, :, 5:] = torch.nan, torch.inf
+    upstream = torch.randn(2, 3, 6, 8, device=DEVICE)
+    for each in with_gradients((q, k, v), upstream, mask=Allowed(~padding.to(DEVICE)), dropout=0.2):
+        assert each.isfinite().all()
+    assert launched
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype, launched):
     tensors = vectors((2, 8, 32), (2, 8, 32), (2, 8, 32), dtype=dtype)
@@ -111,17 +138,13 @@ def test_every_call_drops_others(launched):
 
 def test_a_gradient_that_lies_otherwise(launched):
     tensors = vectors((2, 3, 6, 8), (2, 3, 6, 8), (2, 3, 6, 8))
-    for upstream in (torch.ones((), device=DEVICE).expand(2, 3, 6, 8), torch.randn(6, 8, 3, 2, device=DEVICE).mT.mT):
-        upstream = upstream.reshape(2, 3, 6, 8) if upstream.shape[0] == 6 else upstream
+    one = torch.ones((), device=DEVICE).expand(2, 3, 6, 8)
+    for upstream in (one, torch.randn(2, 3, 8, 6, device=DEVICE).mT, torch.randn(2, 6, 3, 8, device=DEVICE)):
+        upstream = upstream.transpose(-2, -3) if upstream.shape[1] == 6 else upstream
         exact = [each.detach().double().requires_grad_() for each in tensors]
         found = with_gradients(tensors, upstream, dropout=0.1)
         for got, wanted in zip(found, with_gradients(exact, upstream, dropout=0.1, engine="reference"), strict=True):
             torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
-    across = torch.randn(2, 3, 8, 6, device=DEVICE).mT
-    exact = [each.detach().double().requires_grad_() for each in tensors]
-    found = with_gradients(tensors, across, dropout=0.1)
-    for got, wanted in zip(found, with_gradients(exact, across, dropout=0.1, engine="reference"), strict=True):
-        torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
@@ -151,13 +174,14 @@ def test_a_score_that_is_no_number_spoils_its_row(launched):
     assert output[0, 4:].isnan().all()
 
 
-def test_second_derivatives(launched):
+@pytest.mark.parametrize("mask", [CAUSAL, Allowed(torch.eye(5, device=DEVICE) == 0)])
+def test_second_derivatives(mask, launched):
     tensors = vectors((2, 5, 6), (2, 5, 6), (2, 5, 6))
     upstream = torch.randn(2, 5, 6, device=DEVICE)
 
     def twice(tensors, engine=None):
         torch.manual_seed(3)
-        output = attend(*tensors, mask=CAUSAL, dropout=0.3, engine=engine)
+        output = attend(*tensors, mask=mask, dropout=0.3, engine=engine)
         first = torch.autograd.grad(output, tensors, upstream.to(output.dtype), create_graph=True)
         return torch.autograd.grad(sum(each.square().sum() for each in first), tensors)
 
@@ -198,14 +222,14 @@ def test_others_go_the_long_way(launched):
 
 def test_kinds_are_told_apart(launched):
     (x,) = vectors((2, 8, 8))
-    for mask in (None, CAUSAL, WINDOW):
+    for mask in (None, CAUSAL, WINDOW, Allowed(torch.rand(8, 8, device=DEVICE) < 0.5)):
         for score in (Dot(), ScaledDot()):
             torch.manual_seed(1)
             got = attend(x, x, x, score=score, mask=mask, dropout=0.1)
             torch.manual_seed(1)
             torch.testing.assert_close(got, attend(x, x, x, score=score, mask=mask, dropout=0.1, engine="reference"))
-    assert len(launched) == 6
-    assert len(tiny_calls._KNOWN) == 6
+    assert len(launched) == 8
+    assert len(tiny_calls._KNOWN) == 8
 
 
 def test_what_cannot_be_is_refused_as_ever(launched):

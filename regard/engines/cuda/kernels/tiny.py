@@ -13,19 +13,20 @@ from regard.engines.cuda.kernels.elementary import LOG2_E, is_not_finite
 from regard.engines.cuda.kernels.pair_scores import load_tile, store_tile
 from regard.engines.cuda.kernels.products import pooled_product, scored_product, slope_product
 from regard.engines.cuda.kernels.tile_gradients import without_broken
-from regard.engines.cuda.kernels.tile_scores import place_of
+from regard.engines.cuda.kernels.tile_scores import load_pairs, place_of
 from regard.engines.cuda.kernels.tile_weights import SOFTMAX, keep_factors, next_tile, row_hashes
 
 
 @triton.jit
 def tile_of_entry(
-    inputs, dropout, entry, at, n_queries, n_keys, low, high, scale,
+    inputs, pairs, dropout, entry, at, n_queries, n_keys, low, high, scale,
     PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
     BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """(queries, keys, values, numerators of softmax, their sum in each row, what dropout multiplies weights by).
 
-    Row i sees columns from i + low to before i + high. The sum of a fully masked row is infinite.
+    Row i sees columns from i + low to before i + high, and of those what `pairs` allows: bytes with their strides, 0
+    where a pair is not allowed; () for all. The sum of a fully masked row is infinite.
     """
     rows, columns = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
@@ -35,6 +36,9 @@ def tile_of_entry(
     first, stop = (rows + low)[:, None], (rows + high)[:, None]
     allowed = (columns[None, :] >= first) & (columns[None, :] < stop)
     allowed = allowed & ((rows < n_queries)[:, None] & (columns < n_keys)[None, :])
+    if len(pairs) > 0:
+        known = load_pairs(pairs[0], pairs[1], at, 0, rows, 0, columns, allowed, TURNED=False)
+        allowed = allowed & (known != 0)
     scores = scored_product(queries, keys, PRECISION) * scale
     peak = tl.full((ROWS,), -float("inf"), tl.float32)
     weights, _, _ = next_tile(scores, allowed, peak, LOG2_E, SOFTMAX, True, False)
@@ -51,6 +55,7 @@ def pool_entry(
     inputs,  # queries, keys, values, each with its strides
     output,
     strides,  # of the output
+    pairs,
     dropout,  # as `keep_factors` takes it; () without
     n_queries, n_keys, low, high, n1, n2, scale,
     PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
@@ -60,7 +65,7 @@ def pool_entry(
     entry = tl.program_id(0)
     at = place_of(entry, n1, n2)
     _, _, values, weights, total, keep = tile_of_entry(
-        inputs, dropout, entry, at, n_queries, n_keys, low, high, scale,
+        inputs, pairs, dropout, entry, at, n_queries, n_keys, low, high, scale,
         PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
     )  # fmt: skip
     nothing = tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32)
@@ -75,6 +80,7 @@ def differentiate_entry(
     gradient,  # dO
     strides,
     found,  # where the gradients of queries, keys and values are written, each with its strides
+    pairs,
     dropout,
     n_queries, n_keys, low, high, n1, n2, scale,
     PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
@@ -84,7 +90,7 @@ def differentiate_entry(
     entry = tl.program_id(0)
     at = place_of(entry, n1, n2)
     queries, keys, values, weights, total, keep = tile_of_entry(
-        inputs, dropout, entry, at, n_queries, n_keys, low, high, scale,
+        inputs, pairs, dropout, entry, at, n_queries, n_keys, low, high, scale,
         PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
     )  # fmt: skip
     rows, columns = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
