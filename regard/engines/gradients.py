@@ -67,8 +67,11 @@ class _Attach(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         output, *inputs = ctx.saved_tensors
-        results = _Gradients.apply(ctx.run, ctx.needs_input_grad[2:], output.detach(), gradients[0], *inputs)  # type: ignore[no-untyped-call]
-        return None, None, *results
+        arguments = (ctx.run, ctx.needs_input_grad[2:], output.detach(), gradients[0])
+        # Where nobody will differentiate them again, the gradients need no node of their own.
+        if torch.is_grad_enabled():
+            return None, None, *_Gradients.apply(*arguments, *inputs)  # type: ignore[no-untyped-call]
+        return None, None, *gradients_over_tiles(*arguments, inputs)
 
 
 class _Gradients(torch.autograd.Function):

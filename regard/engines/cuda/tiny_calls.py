@@ -49,6 +49,7 @@ class Call(NamedTuple):
     weights: Weights
     mask: Mask | None
     dropout: float
+    pairs: Tensor | None  # what a mask is that was given as a tensor: a byte for each pair
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def tiny_call(
     if parts is None:
         return None
     lying = None if pairs is None else (pairs.shape, pairs.stride(), pairs.device, pairs.data_ptr() % 16)
-    return Call((parts, dropout, lying), score, weights, mask, dropout)
+    return Call((parts, dropout, lying), score, weights, mask, dropout, pairs)
 
 
 def _pairs_of(mask: Mask | None) -> Tensor | None:
@@ -148,14 +149,13 @@ def _admitted(call: Call, problem: AttentionProblem, engine: Engine) -> Tiny | N
         return None
     batch_shape = grid.batch_shape
     alike = all(each.shape[:-2] == batch_shape and each.stride(-1) == 1 for each in tensors)
-    pairs = _pairs_of(call.mask)
-    by_line = None if pairs is not None else call.mask
+    by_line = call.mask if call.pairs is None else None
     line = (-grid.n_queries, grid.n_keys) if by_line is None else line_of(by_line, grid)
     if len(batch_shape) > MOST_AXES or not alike or line is None:
         return None
     missing = MOST_AXES - len(batch_shape)
     batch = Batch(batch_shape, (*[()] * missing, *[(axis,) for axis in range(len(batch_shape))]))
-    strides = tuple([batch.strides(each, 2) for each in (*tensors, *(() if pairs is None else (pairs,)))])
+    strides = tuple([batch.strides(each, 2) for each in (*tensors, *(() if call.pairs is None else (call.pairs,)))])
     high, low = divmod(int(call.dropout * 2**32), 2**16)
     from regard.engines.cuda.kernels.tiny import differentiate_entry, pool_entry  # imports Triton
 
@@ -205,7 +205,7 @@ def _pool(tiny: Tiny, call: Call, seed: int | Tensor, queries: Tensor, keys: Ten
         (queries, of_queries, keys, of_keys, values, of_values),
         output,
         tiny.strides_of(output),
-        _pairs(tiny, call),
+        () if call.pairs is None else (call.pairs, tiny.strides[3]),
         _dropout(tiny, seed, queries.device),
         *tiny.sizes,
     )
@@ -220,10 +220,6 @@ def _room_like(tensor: Tensor) -> Tensor:
     """Room for as many numbers, which lie in the same order, but together."""
     room = torch.empty_like(tensor)
     return room if room.stride(-1) == 1 else torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-
-
-def _pairs(tiny: Tiny, call: Call) -> tuple[Any, ...]:
-    return () if len(tiny.strides) == 3 else (_pairs_of(call.mask), tiny.strides[3])
 
 
 def _dropout(tiny: Tiny, seed: int | Tensor, device: torch.device) -> tuple[Any, ...]:
@@ -290,7 +286,7 @@ def _gradients(
         gradient,
         strides,
         into,
-        _pairs(tiny, call),
+        () if call.pairs is None else (call.pairs, tiny.strides[3]),
         _dropout(tiny, seed, queries.device),
         *tiny.sizes,
     )
