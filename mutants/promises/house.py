@@ -50,8 +50,8 @@ HOUSE = (
     Mutant(
         "PyTorch's True means that a query may not attend",
         "regard/nn/torch_masks.py",
-        "allowed = ~pad(attn_mask, (0, added_keys))",
-        "allowed = pad(attn_mask, (0, added_keys))",
+        "allowed = ~_padded(attn_mask, added_keys)",
+        "allowed = _padded(attn_mask, added_keys)",
         ("tests/nn/test_multi_head.py",),
     ),
     Mutant(
