@@ -100,9 +100,30 @@ def test_channels_without_weights_over_several_blocks(function):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
+# A power of two, a multiple of four in both halves, and so many that fewer vectors stay.
+@pytest.mark.parametrize("dim", [16, 28, 130])
+@pytest.mark.parametrize("function", ["tanh", "absolute", "square", "differ"])
+def test_so_many_channels_of_which_some_are_equal(function, dim):
+    torch.manual_seed(0)
+    q, k = (torch.randint(-2, 3, (n, dim), device=DEVICE) / dim**0.5 for n in (20, 70))
+    v, weight = torch.randn(70, 3, device=DEVICE), torch.randn(1, dim, device=DEVICE)
+    if function == "tanh":
+        q[0, 0], weight[0, 1] = 60.0, 0.0  # the first tile has factors that do not go together
+    results = []
+    for engine, dtype in ((KERNELS, torch.float32), ("reference", torch.float64)):
+        leaves = [each.to(dtype).requires_grad_() for each in (q, k, v, weight)]
+        output = attend(*leaves[:3], score=Hidden(leaves[3], function), engine=engine, mask=Causal(align="end"))
+        gradients = torch.autograd.grad(output.cos().sum(), leaves, allow_unused=True)
+        results.append([output.detach(), *[each for each in gradients if each is not None]])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=2e-5)
+
+
 def test_what_is_broadcast_is_prepared_once():
     vectors = torch.randn(2, 1, 5, 3, device=DEVICE)
     made, ranges = channels.prepared(vectors.expand(2, 4, 5, 3), codes.TANH)
-    assert made.shape == (2, 1, 4 * 128)
-    torch.testing.assert_close(made.view(2, 4, 128)[:, :3, :5], (2 * vectors[:, 0].mT).exp())
+    assert made.shape == (2, 1, 2 * 4 * 128)
+    by_channel, by_vector = made.view(2, 2, 4 * 128).unbind(1)
+    torch.testing.assert_close(by_channel.view(2, 4, 128)[:, :3, :5], (2 * vectors[:, 0].mT).exp())
+    torch.testing.assert_close(by_vector.view(2, 128, 4), by_channel.view(2, 4, 128).mT)
     torch.testing.assert_close(ranges[1, 0, 0], 2 * vectors[1].amax() / torch.tensor(2.0).log())
