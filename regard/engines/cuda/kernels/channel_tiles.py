@@ -228,7 +228,7 @@ def as_product(tile):
 def nothing_walked(OWN: tl.constexpr, BLOCK_DIM: tl.constexpr):
     """Sums for each vector and channel, of one half of the channels and of the other, as threads walk them."""
     LANES: tl.constexpr = BLOCK_DIM // 2 // PER_THREAD
-    LINES: tl.constexpr = OWN if OWN * LANES <= THREADS else max(THREADS // LANES, 1)
+    LINES: tl.constexpr = OWN if OWN * LANES <= THREADS else THREADS // LANES
     nothing = tl.zeros((OWN // LINES, PER_THREAD, LINES, LANES), tl.float32)
     return nothing, nothing
 
