@@ -78,11 +78,25 @@ def errors(tensors, **options):
 
 
 # Four channels share a reciprocal; two do, on the way back; each has its own; no factor is a number; tanh is near 0.
-@pytest.mark.parametrize(("size", "weight"), [(0.5, 1.0), (3.0, 1.0), (8.0, 1.0), (70.0, 1.0), (0.1, 100.0)])
-def test_tanh_of_any_size_is_as_exact_as_the_definition(size, weight):
+# Of a multiple of four channels, weights are part of the factors, unless they are too small for that, or too large.
+@pytest.mark.parametrize(
+    ("size", "weight", "dim"),
+    [
+        (0.5, 1.0, 5),
+        (3.0, 1.0, 5),
+        (8.0, 1.0, 5),
+        (70.0, 1.0, 5),
+        (0.1, 100.0, 5),
+        (0.5, 1.0, 8),
+        (0.5, 1e-12, 8),
+        (0.1, 1e12, 8),
+        (3.0, 1.0, 8),
+    ],
+)
+def test_tanh_of_any_size_is_as_exact_as_the_definition(size, weight, dim):
     torch.manual_seed(0)
-    q, k, v = size * torch.randn(9, 5), size * torch.randn(70, 5), torch.randn(70, 2)
-    for got, plain in errors([each.to(DEVICE) for each in (q, k, v, weight * torch.randn(1, 5))]):
+    q, k, v = size * torch.randn(9, dim), size * torch.randn(70, dim), torch.randn(70, 2)
+    for got, plain in errors([each.to(DEVICE) for each in (q, k, v, weight * torch.randn(1, dim))]):
         assert got <= 4 * plain + 2e-6
 
 

@@ -172,7 +172,7 @@ def differentiate_column_block(
     numbers = load_numbers(terms, at, STEPS)
     weight = load_weights(inputs, at, dims, DIM, FORM)
     if FORM != DOT:
-        norms = norms_of(keys, weight, numbers, scale, inputs, STEPS, FORM)
+        norms = norms_of(keys, weight, numbers, scale, inputs, DIM, STEPS, FORM)
     known = (keys, norms, values, of_columns, numbers, weight)
 
     from_tile, to_tile, from_whole, to_whole = row_ranges(

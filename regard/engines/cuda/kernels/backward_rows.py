@@ -154,7 +154,7 @@ def differentiate_row_block(
     by_row = load_facts(facts, entry, row_start, row_span, n_queries, RULE, CENTRED, ROUGH, False)
     weight = load_weights(inputs, at, dims, DIM, FORM)
     if FORM != DOT:
-        norms = norms_of(queries, weight, numbers, scale, inputs, STEPS, FORM)
+        norms = norms_of(queries, weight, numbers, scale, inputs, DIM, STEPS, FORM)
     known = (queries, norms, to_output, of_rows, numbers, bounds, hashes, by_row, weight)
 
     if SAFE:

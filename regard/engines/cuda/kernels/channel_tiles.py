@@ -1,8 +1,9 @@
 """Sums over channels, tile by tile, of coordinates that were prepared: those of one channel lie together.
 
 tanh(l + r) = 1 − 2 / (1 + e^2l · e^2r): the exponentials are taken once for each vector, and a pair and channel costs
-two multiply-adds and a share of a reciprocal, 1/x + 1/y = (x + y) / (xy). Where a product of four would leave float32,
-each pair has its own; where a factor would, it is NaN, and the safe pass computes the tile again.
+two multiply-adds and a share of a reciprocal, 1/x + 1/y = (x + y) / (xy). Weights are part of it: x = (1 + e^2l · e^2r)
+/ w. Where a product of four would leave float32, each pair has its own; where a factor would, it is NaN, and the safe
+pass computes the tile again.
 
 A tile is walked as (rows of a thread, columns of a thread, threads along rows, threads along columns): Triton then
 gives each thread a rectangle of pairs, for which it loads a few vectors of four numbers. What the next step of a walk
@@ -30,6 +31,9 @@ PER_THREAD = tl.constexpr(4)  # channels of a thread on the way back, of each ha
 # log₂ of the largest factors of rows and columns up to which four channels share a reciprocal: (1 + 2³¹)⁴ < 2¹²⁷.
 SHARING = tl.constexpr(31.0)
 PAIRING = tl.constexpr(62.0)  # and up to which two do
+# The same, with log₂ of the largest 1/|w|, where weights are part of what is shared; and the largest |w| of all.
+FOLDING = tl.constexpr(30.0)
+LARGEST_FOLDED = tl.constexpr(1073741824.0)
 # Σ|w|, times what multiplies a score, up to which it does not show that a tanh near 0 is a difference of larger
 # numbers; and log₂ of the factors from which on the tanh of a rounded sum is no better.
 SMALL_SUM = tl.constexpr(64.0)
@@ -89,13 +93,22 @@ def side_of(inputs, start, span, length, RIGHT: tl.constexpr, FORM: tl.constexpr
 
 
 @triton.jit
-def rounding_of(weight, numbers, scale, STEPS: tl.constexpr):
-    """Σ|w|, times what multiplies a score: how large a unit in the last place of a tanh is in a score."""
-    size = tl.sum(tl.abs(weight)) * tl.abs(scale)
+def facts_of_weights(weight, numbers, scale, DIM, STEPS: tl.constexpr):
+    """Of the weights of channels: how rounding shows, how far they are from 1, and their sum.
+
+    That is Σ|w|, times what multiplies a score, as large as a unit in the last place of a tanh is in a score; log₂ of
+    the largest 1/|w|, no less than 0, and infinite where a |w| is too large; Σw.
+    """
+    inside = tl.arange(0, weight.shape[0]) < DIM
+    weight = tl.where(inside, weight, 0.0)
+    sizes = tl.abs(weight)
+    rounding = tl.sum(sizes) * tl.abs(scale)
     for i in tl.static_range(len(STEPS)):
         if STEPS[i] == SCALE:
-            size = size * tl.abs(numbers[i])
-    return size
+            rounding = rounding * tl.abs(numbers[i])
+    spread = tl.maximum(-tl.log2(tl.min(tl.where(inside, sizes, 1.0))), 0.0)
+    spread = tl.where(tl.max(sizes) <= LARGEST_FOLDED, spread, float("inf"))
+    return rounding, spread, tl.sum(weight)
 
 
 @triton.jit
@@ -132,12 +145,20 @@ def load_weight(inputs, at, channel, DIM: tl.constexpr):
 @triton.jit
 def four_weights(inputs, at, channel, DIM: tl.constexpr):
     """The weights of as many channels as share a reciprocal."""
-    return (
-        load_weight(inputs, at, channel, DIM),
-        load_weight(inputs, at, channel + 1, DIM),
-        load_weight(inputs, at, channel + 2, DIM),
-        load_weight(inputs, at, channel + 3, DIM),
-    )
+    PADDED: tl.constexpr = (DIM + SHARED - 1) // SHARED * SHARED
+    if len(inputs) >= 8 and PADDED == DIM:
+        step = inputs[7][3]
+        # Behind the last ones, these once more.
+        first = inputs[6] + start_of(inputs[7], at) - tl.minimum(channel, DIM - SHARED) * step
+        found = (tl.load(first), tl.load(first - step), tl.load(first - 2 * step), tl.load(first - 3 * step))
+    else:
+        found = (
+            load_weight(inputs, at, channel, DIM),
+            load_weight(inputs, at, channel + 1, DIM),
+            load_weight(inputs, at, channel + 2, DIM),
+            load_weight(inputs, at, channel + 3, DIM),
+        )
+    return found
 
 
 @triton.jit
@@ -160,10 +181,55 @@ def weighted(values, weight, inputs):
 
 
 @triton.jit
+def walk_folded(total, ones, others, inputs, at, DIM: tl.constexpr):
+    """Σ_c 1 / ((1 + one · other) / w_c), of which four channels are one quotient: n/d + 1/c = (nc + d) / (dc)."""
+    left, right, weights = four_loaded(ones), four_loaded(others), four_weights(inputs, at, 0, DIM)
+    for channel in range(0, DIM, SHARED):
+        ones += SHARED * PREPARED
+        others += SHARED * PREPARED
+        following = (four_loaded(ones), four_loaded(others), four_weights(inputs, at, channel + SHARED, DIM))
+        by_a, by_b, by_c = reciprocal(weights[0]), reciprocal(weights[1]), reciprocal(weights[2])
+        by_d = reciprocal(weights[3])
+        a, b = by_a + (left[0] * by_a) * right[0], by_b + (left[1] * by_b) * right[1]
+        above, below = a + b, a * b
+        c = by_c + (left[2] * by_c) * right[2]
+        above, below = above * c + below, below * c
+        d = by_d + (left[3] * by_d) * right[3]
+        above, below = above * d + below, below * d
+        total += above * reciprocal(below)
+        left, right, weights = following[0], following[1], following[2]
+    return total
+
+
+@triton.jit
+def walk_reciprocals(total, ones, others, inputs, at, SHARES, DIM: tl.constexpr):
+    """Σ_c w_c / (1 + one · other). `SHARES`: whether four channels share a reciprocal."""
+    if SHARES:
+        left, right, weights = four_loaded(ones), four_loaded(others), four_weights(inputs, at, 0, DIM)
+        for channel in range(0, DIM, SHARED):
+            ones += SHARED * PREPARED
+            others += SHARED * PREPARED
+            following = (four_loaded(ones), four_loaded(others), four_weights(inputs, at, channel + SHARED, DIM))
+            a, b = 1.0 + left[0] * right[0], 1.0 + left[1] * right[1]
+            c, d = 1.0 + left[2] * right[2], 1.0 + left[3] * right[3]
+            ab, cd = a * b, c * d
+            of_ab, of_cd = weights[0] * b + weights[1] * a, weights[2] * d + weights[3] * c
+            total += (of_ab * cd + of_cd * ab) * reciprocal(ab * cd)
+            left, right, weights = following[0], following[1], following[2]
+    else:
+        for channel in range(0, DIM):
+            weight = load_weight(inputs, at, channel, DIM)
+            total += weight * reciprocal(1.0 + tl.load(ones) * tl.load(others))
+            ones += PREPARED
+            others += PREPARED
+    return total
+
+
+@triton.jit
 def walked_scores(
-    sides, inputs, at, rounding, DIM: tl.constexpr, FORM: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr
+    sides, inputs, at, facts, DIM: tl.constexpr, FORM: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr
 ):
-    """Σ_c w_c φ(left_c, right_c) of a tile, laid out as a product of matrices."""
+    """Σ_c w_c φ(left_c, right_c) of a tile, laid out as a product of matrices. `facts`: of the weights."""
     PADDED: tl.constexpr = (DIM + SHARED - 1) // SHARED * SHARED
     WIDE: tl.constexpr = 8 if OWN * OTHER >= 16 * THREADS else 4
     HIGH: tl.constexpr = OWN * OTHER // THREADS // WIDE
@@ -173,27 +239,15 @@ def walked_scores(
     others = prepared_line(sides[1], at, PADDED) + (across * WIDE + wide)
     total = tl.zeros((HIGH, WIDE, OWN // HIGH, OTHER // WIDE), tl.float32)
     if FORM == TANH:
-        of_weights = 0.0
-        if range_of(sides[0], at, 0) + range_of(sides[1], at, 0) <= SHARING:
-            left, right, weights = four_loaded(ones), four_loaded(others), four_weights(inputs, at, 0, DIM)
-            for channel in range(0, PADDED, SHARED):
-                ones += SHARED * PREPARED
-                others += SHARED * PREPARED
-                following = (four_loaded(ones), four_loaded(others), four_weights(inputs, at, channel + SHARED, DIM))
-                a, b = 1.0 + left[0] * right[0], 1.0 + left[1] * right[1]
-                c, d = 1.0 + left[2] * right[2], 1.0 + left[3] * right[3]
-                ab, cd = a * b, c * d
-                of_ab, of_cd = weights[0] * b + weights[1] * a, weights[2] * d + weights[3] * c
-                total += (of_ab * cd + of_cd * ab) * reciprocal(ab * cd)
-                of_weights += (weights[0] + weights[1]) + (weights[2] + weights[3])
-                left, right, weights = following[0], following[1], following[2]
+        rounding, spread, of_weights = facts[0], facts[1], facts[2]
+        reach = range_of(sides[0], at, 0) + range_of(sides[1], at, 0)
+        if PADDED == DIM:
+            if tl.maximum(reach, 0.0) + spread <= FOLDING:
+                total = walk_folded(total, ones, others, inputs, at, DIM)
+            else:
+                total = walk_reciprocals(total, ones, others, inputs, at, reach <= SHARING, DIM)
         else:
-            for channel in range(0, DIM):
-                weight = load_weight(inputs, at, channel, DIM)
-                total += weight * reciprocal(1.0 + tl.load(ones) * tl.load(others))
-                of_weights += weight
-                ones += PREPARED
-                others += PREPARED
+            total = walk_reciprocals(total, ones, others, inputs, at, reach <= SHARING, DIM)
         if rounding > SMALL_SUM:
             near = range_of(sides[0], at, 1) + range_of(sides[1], at, 1) < SMALL_FACTORS
             of_weights = tl.where(near, float("nan"), of_weights)

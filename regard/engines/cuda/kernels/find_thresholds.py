@@ -126,7 +126,7 @@ def find_thresholds(
     norms, numbers = row_span, load_numbers(terms, at, STEPS)
     if FORM != DOT:
         weight = load_weights(inputs, at, tl.arange(0, BLOCK_DIM), DIM, FORM)
-        norms = norms_of(queries, weight, numbers, scale, inputs, STEPS, FORM)
+        norms = norms_of(queries, weight, numbers, scale, inputs, DIM, STEPS, FORM)
     origins = load_origins(terms, at, row_start, STEPS, False)
     of_rows = load_line(terms, origins, at, row_start, row_span, n_queries, STEPS, False, by_sum, False)
     bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)

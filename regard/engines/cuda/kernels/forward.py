@@ -150,7 +150,7 @@ def pool_block(
     numbers = load_numbers(terms, at, STEPS)
     if FORM != DOT:
         weight = load_weights(inputs, at, tl.arange(0, BLOCK_DIM), DIM, FORM)
-        norms = norms_of(queries, weight, numbers, scale, inputs, STEPS, FORM)
+        norms = norms_of(queries, weight, numbers, scale, inputs, DIM, STEPS, FORM)
     bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)
     hashes = rows.to(tl.uint32)
     if DROPOUT:

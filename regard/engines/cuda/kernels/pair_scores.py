@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 
 from regard.engines.cuda.kernels.channel_tiles import (
+    facts_of_weights,
     nothing_walked,
-    rounding_of,
     walk_slopes,
     walked_scores,
     walked_sums,
@@ -73,10 +73,10 @@ def squared_norms(vectors):
 
 
 @triton.jit
-def norms_of(vectors, weight, numbers, scale, inputs, STEPS: tl.constexpr, FORM: tl.constexpr):
-    """‖left‖², of squared distances; where channels are walked, how rounding shows in a score."""
+def norms_of(vectors, weight, numbers, scale, inputs, DIM, STEPS: tl.constexpr, FORM: tl.constexpr):
+    """‖left‖², of squared distances; where channels are walked, facts of their weights."""
     if FORM != CHANNELS and len(inputs) % 2 == 1:
-        norms = rounding_of(weight, numbers, scale, STEPS)
+        norms = facts_of_weights(weight, numbers, scale, DIM, STEPS)
     else:
         norms = squared_norms(vectors)
     return norms
