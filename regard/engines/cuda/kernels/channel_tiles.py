@@ -370,28 +370,39 @@ def add_slopes(found, values, of_pair, own, other, FORM: tl.constexpr, VALUES: t
 
 
 @triton.jit
+def two_others(others, of_pairs, place, channels, OWN: tl.constexpr, PADDED: tl.constexpr, HALF: tl.constexpr):
+    """Coordinates of two of the other vectors, and the slopes of each."""
+    line = others + place * PADDED
+    first = loaded_channels(line, channels, PADDED, HALF)
+    second = loaded_channels(line + PADDED, channels, PADDED, HALF)
+    return first, second, tl.load(of_pairs + place * OWN), tl.load(of_pairs + (place * OWN + OWN))
+
+
+@triton.jit
+def add_two(found, values, of_lines, two, own, FORM: tl.constexpr, VALUES: tl.constexpr, PAIRS: tl.constexpr):
+    """The sums with two more of the other vectors."""
+    found, values = add_slopes(found, values, two[2], own, two[0], FORM, VALUES, PAIRS)
+    found, values = add_slopes(found, values, two[3], own, two[1], FORM, VALUES, PAIRS)
+    if FORM == ABSOLUTE:
+        of_lines += two[2] + two[3]
+    return found, values, of_lines
+
+
+@triton.jit
 def walk_others(
     found, values, own, others, channels, of_pairs, OWN: tl.constexpr, OTHER: tl.constexpr, PADDED: tl.constexpr,
     FORM: tl.constexpr, VALUES: tl.constexpr, PAIRS: tl.constexpr,
 ):  # fmt: skip
-    """The sums with the other vectors of a tile, one after another, in two loads at a time."""
+    """The sums with the other vectors of a tile: two are loaded while two are computed."""
     HALF: tl.constexpr = own[0].shape[1] * own[0].shape[3]
     of_lines = tl.zeros((own[0].shape[0], 1, own[0].shape[2], 1), tl.float32)
-    first, second = (
-        loaded_channels(others, channels, PADDED, HALF),
-        loaded_channels(others + PADDED, channels, PADDED, HALF),
-    )
-    of_first, of_second = tl.load(of_pairs), tl.load(of_pairs + OWN)
-    for place in range(0, OTHER, 2):
-        ahead = tl.minimum(place + 2, OTHER - 2)
-        next_first = loaded_channels(others + ahead * PADDED, channels, PADDED, HALF)
-        next_second = loaded_channels(others + (ahead * PADDED + PADDED), channels, PADDED, HALF)
-        next_of_first, next_of_second = tl.load(of_pairs + ahead * OWN), tl.load(of_pairs + (ahead * OWN + OWN))
-        found, values = add_slopes(found, values, of_first, own, first, FORM, VALUES, PAIRS)
-        found, values = add_slopes(found, values, of_second, own, second, FORM, VALUES, PAIRS)
-        if FORM == ABSOLUTE:
-            of_lines += of_first + of_second
-        first, second, of_first, of_second = next_first, next_second, next_of_first, next_of_second
+    one = two_others(others, of_pairs, 0, channels, OWN, PADDED, HALF)
+    for place in range(0, OTHER, 4):
+        other = two_others(others, of_pairs, place + 2, channels, OWN, PADDED, HALF)
+        found, values, of_lines = add_two(found, values, of_lines, one, own, FORM, VALUES, PAIRS)
+        # Behind the last ones, some of these once more.
+        one = two_others(others, of_pairs, tl.minimum(place + 4, OTHER - 2), channels, OWN, PADDED, HALF)
+        found, values, of_lines = add_two(found, values, of_lines, other, own, FORM, VALUES, PAIRS)
     if FORM == ABSOLUTE:
         # Σ dS sign = 2 Σ dS (above − ½).
         found = (found[0] - 0.5 * of_lines, found[1] - 0.5 * of_lines)
