@@ -21,7 +21,7 @@ from regard.engines.cuda.launch_settings import (
     column_settings,
     row_settings,
     shared_memory,
-    walked_settings,
+    walked_back_settings,
 )
 from regard.engines.cuda.listed_pass import differentiate_lists_by_columns, differentiate_lists_by_rows
 from regard.engines.cuda.masks import row_blocks
@@ -197,18 +197,15 @@ def _differentiate(
     length = launch.n_queries if by_rows else launch.n_keys
     n_programs = launch.n_entries * blocks_of(length, settings.rows if by_rows else settings.columns)
     flags, filled = launch.flags(n_programs), _filled(outputs)
-    summed: tuple[Tensor, ...] = ()
+    inputs = launch.inputs
     if program.prepared:
-        from regard.engines.cuda.channels import nothing_summed
-
-        own, n_sums = settings.rows if by_rows else settings.columns, 2 if learns.get("LEARNS_WEIGHT") else 1
-        sizes = launch.n_entries, length, launch.dim, own
-        summed = tuple([nothing_summed(*sizes, launch.device) for _ in range(n_sums)])
+        # Where each program keeps the slopes of the tile that it is at.
+        inputs = *launch.walked[:-1], (*launch.walked[-1], launch.empty(n_programs, settings.rows * settings.columns))
     launch.run(
         kernel,
         n_programs,
         (
-            (*launch.walked[:-1], (*launch.walked[-1], *summed)) if summed else launch.inputs,
+            inputs,
             gradient,
             tuple(facts),
             (*filled, flags),
@@ -248,13 +245,13 @@ def _kinds(outputs: tuple[Any, ...]) -> list[object]:
 
 def _row_settings(launch: Launch) -> Settings:
     if launch.program.prepared:
-        return walked_settings(launch.shape)
+        return walked_back_settings(launch.shape)
     return row_settings(launch.shape, shared_memory(launch.device))
 
 
 def _column_settings(launch: Launch) -> Settings:
     if launch.program.prepared:
-        own, other, warps, stages = walked_settings(launch.shape)
+        own, other, warps, stages = walked_back_settings(launch.shape)
         return Settings(other, own, warps, stages)
     return column_settings(launch.shape, shared_memory(launch.device))
 

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from regard.engines.cuda.kernels.channel_tiles import prepare_coordinates
-from regard.engines.cuda.launch_settings import PREPARED, SHARED, THREADS, blocks_of
+from regard.engines.cuda.launch_settings import PREPARED, SHARED, blocks_of
 from regard.engines.cuda.launcher import on_device
 
 
 def prepared(vectors: Tensor, form: int) -> tuple[Tensor, Tensor]:
-    """Coordinates `(..., blocks · channels · vectors)` and their ranges `(..., blocks · 2)`, in float32.
+    """Coordinates `(..., blocks · 2 · channels · vectors)` and their ranges `(..., blocks · 2)`, in float32.
+
+    Of a block first those of a channel lie together, and then those of a vector.
 
     Args:
         vectors: `(..., n, dim)`; what is broadcast along a batch axis is prepared once.
@@ -26,19 +28,10 @@ def prepared(vectors: Tensor, form: int) -> tuple[Tensor, Tensor]:
     n_blocks, channels = blocks_of(length, PREPARED), blocks_of(dim, SHARED) * SHARED
     flat = vectors.reshape(-1, length, dim)
     flat = flat if dim == 1 or flat.stride(-1) == 1 else flat.contiguous()
-    made = vectors.new_empty(*lead, n_blocks * channels * PREPARED, dtype=torch.float32)
+    made = vectors.new_empty(*lead, n_blocks * 2 * channels * PREPARED, dtype=torch.float32)
     ranges = vectors.new_empty(*lead, n_blocks * 2, dtype=torch.float32)
     with on_device(vectors.device):
         prepare_coordinates[(math.prod(lead) * n_blocks,)](
             flat, made, ranges, length, dim, flat.stride(0), flat.stride(1), FORM=form, PADDED=channels
         )
     return made, ranges
-
-
-def nothing_summed(n_entries: int, length: int, dim: int, own: int, device: torch.device) -> Tensor:
-    """Sums for each channel of each vector, as `prepared` has coordinates: zeros so far.
-
-    Of a tile with `own` vectors, several threads have one, and a sum each.
-    """
-    size = THREADS // own * blocks_of(length, PREPARED) * blocks_of(dim, SHARED) * SHARED * PREPARED
-    return torch.zeros(n_entries * size, dtype=torch.float32, device=device)

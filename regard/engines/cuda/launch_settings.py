@@ -144,6 +144,13 @@ def walked_settings(shape: Shape, length: int = 64) -> Settings:
 
 
 @cache
+def walked_back_settings(shape: Shape) -> Settings:
+    """Where channels are walked on the way back: sums of all channels of the block that stays are in registers."""
+    own, other, warps, stages = walked_settings(shape)
+    return Settings(max(min(own, 4096 // block_of(shape.dim)), 16), other, warps, stages)
+
+
+@cache
 def general_settings(shape: Shape, length: int, behind: Settings | None = None, *, by_rows: bool = True) -> Settings:
     """Of kernels for any rule and mask: few pairs for each thread, so that they are soon compiled.
 

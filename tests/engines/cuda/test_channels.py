@@ -78,11 +78,25 @@ def errors(tensors, **options):
 
 
 # Four channels share a reciprocal; two do, on the way back; each has its own; no factor is a number; tanh is near 0.
-@pytest.mark.parametrize(("size", "weight"), [(0.5, 1.0), (3.0, 1.0), (8.0, 1.0), (70.0, 1.0), (0.1, 100.0)])
-def test_tanh_of_any_size_is_as_exact_as_the_definition(size, weight):
+# Of a multiple of four channels, weights are part of the factors, unless they are too small for that, or too large.
+@pytest.mark.parametrize(
+    ("size", "weight", "dim"),
+    [
+        (0.5, 1.0, 5),
+        (3.0, 1.0, 5),
+        (8.0, 1.0, 5),
+        (70.0, 1.0, 5),
+        (0.1, 100.0, 5),
+        (0.5, 1.0, 8),
+        (0.5, 1e-12, 8),
+        (0.1, 1e12, 8),
+        (3.0, 1.0, 8),
+    ],
+)
+def test_tanh_of_any_size_is_as_exact_as_the_definition(size, weight, dim):
     torch.manual_seed(0)
-    q, k, v = size * torch.randn(9, 5), size * torch.randn(70, 5), torch.randn(70, 2)
-    for got, plain in errors([each.to(DEVICE) for each in (q, k, v, weight * torch.randn(1, 5))]):
+    q, k, v = size * torch.randn(9, dim), size * torch.randn(70, dim), torch.randn(70, 2)
+    for got, plain in errors([each.to(DEVICE) for each in (q, k, v, weight * torch.randn(1, dim))]):
         assert got <= 4 * plain + 2e-6
 
 
@@ -100,9 +114,30 @@ def test_channels_without_weights_over_several_blocks(function):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
+# A power of two, a multiple of four in both halves, and so many that fewer vectors stay.
+@pytest.mark.parametrize("dim", [16, 28, 130])
+@pytest.mark.parametrize("function", ["tanh", "absolute", "square", "differ"])
+def test_so_many_channels_of_which_some_are_equal(function, dim):
+    torch.manual_seed(0)
+    q, k = (torch.randint(-2, 3, (n, dim), device=DEVICE) / dim**0.5 for n in (20, 70))
+    v, weight = torch.randn(70, 3, device=DEVICE), torch.randn(1, dim, device=DEVICE)
+    if function == "tanh":
+        q[0, 0], weight[0, 1] = 60.0, 0.0  # the first tile has factors that do not go together
+    results = []
+    for engine, dtype in ((KERNELS, torch.float32), ("reference", torch.float64)):
+        leaves = [each.to(dtype).requires_grad_() for each in (q, k, v, weight)]
+        output = attend(*leaves[:3], score=Hidden(leaves[3], function), engine=engine, mask=Causal(align="end"))
+        gradients = torch.autograd.grad(output.cos().sum(), leaves, allow_unused=True)
+        results.append([output.detach(), *[each for each in gradients if each is not None]])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=2e-5)
+
+
 def test_what_is_broadcast_is_prepared_once():
     vectors = torch.randn(2, 1, 5, 3, device=DEVICE)
     made, ranges = channels.prepared(vectors.expand(2, 4, 5, 3), codes.TANH)
-    assert made.shape == (2, 1, 4 * 128)
-    torch.testing.assert_close(made.view(2, 4, 128)[:, :3, :5], (2 * vectors[:, 0].mT).exp())
+    assert made.shape == (2, 1, 2 * 4 * 128)
+    by_channel, by_vector = made.view(2, 2, 4 * 128).unbind(1)
+    torch.testing.assert_close(by_channel.view(2, 4, 128)[:, :3, :5], (2 * vectors[:, 0].mT).exp())
+    torch.testing.assert_close(by_vector.view(2, 128, 4), by_channel.view(2, 4, 128).mT)
     torch.testing.assert_close(ranges[1, 0, 0], 2 * vectors[1].amax() / torch.tensor(2.0).log())

@@ -8,13 +8,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.channel_tiles import load_sums, side_of
+from regard.engines.cuda.kernels.channel_tiles import side_of
 from regard.engines.cuda.kernels.elementary import is_not_finite
 from regard.engines.cuda.kernels.pair_scores import (
     DOT,
     add_differences,
+    all_differences,
     load_tile,
     load_weights,
+    no_differences,
     norms_of,
     pair_scores,
     store_tile,
@@ -106,7 +108,7 @@ def differentiate_column_tile(
     to_values = pooled_product(weights, to_output, to_values, PRECISION, SAFE)
     if FORM != DOT:
         to_keys, _, sums = add_differences(
-            to_keys, to_keys, sums, slopes, queries, sides, inputs, at, entry, dims, DIM, FORM, False, EXACT, PRECISION
+            to_keys, to_keys, sums, slopes, queries, sides, inputs, at, dims, DIM, FORM, False, EXACT, PRECISION
         )
     elif RULE != UNIFORM:
         to_keys = slope_product(slopes, queries, to_keys, PRECISION, SAFE)
@@ -170,14 +172,14 @@ def differentiate_column_block(
     numbers = load_numbers(terms, at, STEPS)
     weight = load_weights(inputs, at, dims, DIM, FORM)
     if FORM != DOT:
-        norms = norms_of(keys, weight, numbers, scale, inputs, STEPS, FORM)
+        norms = norms_of(keys, weight, numbers, scale, inputs, DIM, STEPS, FORM)
     known = (keys, norms, values, of_columns, numbers, weight)
 
     from_tile, to_tile, from_whole, to_whole = row_ranges(
         ranges, at, column_start, sizes, low, high, MASK, FLAGGED, SAFE, ROWS, COLUMNS
     )
     found = (
-        tl.zeros((COLUMNS, BLOCK_DIM), tl.float32),
+        no_differences(inputs, COLUMNS, BLOCK_DIM, FORM),
         tl.zeros((COLUMNS, BLOCK_VALUE_DIM), tl.float32),
         tl.zeros((COLUMNS,), tl.float32),
         nothing_learned(COLUMNS, LEARNS),
@@ -206,12 +208,7 @@ def differentiate_column_block(
     to_keys, to_values, sums, learned = found
 
     if FORM != DOT:
-        side = side_of(inputs, column_start, column_span, n_keys, 1, FORM)
-        if len(side) > 5:
-            to_keys = load_sums(inputs, side, entry, sums, dims, DIM, FORM, False)
-        elif not (EXACT or SAFE):
-            to_keys = 2.0 * (to_keys + sums[:, None] * keys.to(tl.float32))
-        to_keys = to_keys * weight[None, :]
+        to_keys = all_differences(to_keys, sums, keys, inputs, FORM, False, EXACT or SAFE) * weight[None, :]
     if PROJECTED == 0:
         to_keys = without_broken(to_keys, keys)
     lines = tl.cast(entry, tl.int64) * n_keys + columns

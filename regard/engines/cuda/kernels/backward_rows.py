@@ -8,12 +8,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.channel_tiles import load_sums, side_of
+from regard.engines.cuda.kernels.channel_tiles import side_of
 from regard.engines.cuda.kernels.pair_scores import (
     DOT,
     add_differences,
+    all_differences,
     load_tile,
     load_weights,
+    no_differences,
     norms_of,
     pair_scores,
     store_tile,
@@ -106,7 +108,6 @@ def differentiate_row_tile(
             sides,
             inputs,
             at,
-            entry,
             dims,
             DIM,
             FORM,
@@ -153,7 +154,7 @@ def differentiate_row_block(
     by_row = load_facts(facts, entry, row_start, row_span, n_queries, RULE, CENTRED, ROUGH, False)
     weight = load_weights(inputs, at, dims, DIM, FORM)
     if FORM != DOT:
-        norms = norms_of(queries, weight, numbers, scale, inputs, STEPS, FORM)
+        norms = norms_of(queries, weight, numbers, scale, inputs, DIM, STEPS, FORM)
     known = (queries, norms, to_output, of_rows, numbers, bounds, hashes, by_row, weight)
 
     if SAFE:
@@ -164,8 +165,8 @@ def differentiate_row_block(
     from_whole, to_whole = whole_within(from_tile, to_tile, from_whole, to_whole)
 
     found = (
-        tl.zeros((ROWS, BLOCK_DIM), tl.float32),
-        tl.zeros((ROWS, BLOCK_DIM if LEARNS_WEIGHT else 1), tl.float32),
+        no_differences(inputs, ROWS, BLOCK_DIM, FORM),
+        no_differences(inputs, ROWS, BLOCK_DIM if LEARNS_WEIGHT else 16, FORM),
         tl.zeros((ROWS,), tl.float32),
         nothing_learned(ROWS, LEARNS),
     )
@@ -191,15 +192,9 @@ def differentiate_row_block(
     inside = (rows < n_queries)[:, None] & (dims < DIM)[None, :]
     lines = tl.cast(entry, tl.int64) * n_queries + rows
     if FORM != DOT:
-        side = side_of(inputs, row_start, row_span, n_queries, 0, FORM)
-        if len(side) > 5:
-            to_queries = load_sums(inputs, side, entry, sums, dims, DIM, FORM, False)
-            if LEARNS_WEIGHT:
-                squares = load_sums(inputs, side, entry, sums, dims, DIM, FORM, True)
-        elif not (EXACT or SAFE):
-            to_queries = 2.0 * (to_queries + sums[:, None] * queries.to(tl.float32))
-        to_queries = to_queries * weight[None, :]
+        to_queries = all_differences(to_queries, sums, queries, inputs, FORM, False, EXACT or SAFE) * weight[None, :]
         if LEARNS_WEIGHT:
+            squares = all_differences(squares, sums, queries, inputs, FORM, True, EXACT or SAFE)
             if WEIGHED != 0:
                 tl.store(outputs[3] + lines[:, None] * DIM + dims[None, :], squares, mask=inside)
     if PROJECTED == 0:

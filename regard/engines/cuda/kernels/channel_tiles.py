@@ -1,11 +1,16 @@
 """Sums over channels, tile by tile, of coordinates that were prepared: those of one channel lie together.
 
 tanh(l + r) = 1 − 2 / (1 + e^2l · e^2r): the exponentials are taken once for each vector, and a pair and channel costs
-two multiply-adds and a share of a reciprocal, 1/x + 1/y = (x + y) / (xy). Where a product of four would leave float32,
-each pair has its own; where a factor would, it is NaN, and the safe pass computes the tile again.
+two multiply-adds and a share of a reciprocal, 1/x + 1/y = (x + y) / (xy). Weights are part of it: x = (1 + e^2l · e^2r)
+/ w. Where a product of four would leave float32, each pair has its own; where a factor would, it is NaN, and the safe
+pass computes the tile again.
 
 A tile is walked as (rows of a thread, columns of a thread, threads along rows, threads along columns): Triton then
-gives each thread a rectangle of pairs, for which it loads a few vectors of four numbers.
+gives each thread a rectangle of pairs, for which it loads a few vectors of four numbers. What the next step of a walk
+needs is loaded before this one is computed.
+
+On the way back, a thread has a rectangle of vectors and channels in the same way, whose sums stay in its registers, and
+the other vectors of a tile come one after another, each with its dS, which was written where every thread reads it.
 """
 
 from __future__ import annotations
@@ -15,16 +20,20 @@ import triton.language as tl
 
 from regard.engines.cuda import launch_settings
 from regard.engines.cuda.kernels.channels import ABSOLUTE, CHANNELS, SQUARE, TANH
-from regard.engines.cuda.kernels.elementary import computed_once, exp2, reciprocal
+from regard.engines.cuda.kernels.elementary import INSTRUCTIONS, computed_once, exp2, reciprocal
 from regard.engines.cuda.kernels.tile_scores import SCALE, start_of
 
 PREPARED = tl.constexpr(launch_settings.PREPARED)  # vectors of a block
 SHARED = tl.constexpr(launch_settings.SHARED)  # channels that share a reciprocal, of which there is a multiple
 THREADS = tl.constexpr(launch_settings.THREADS)
+PER_THREAD = tl.constexpr(4)  # channels of a thread on the way back, of each half
 
 # log₂ of the largest factors of rows and columns up to which four channels share a reciprocal: (1 + 2³¹)⁴ < 2¹²⁷.
 SHARING = tl.constexpr(31.0)
 PAIRING = tl.constexpr(62.0)  # and up to which two do
+# The same, with log₂ of the largest 1/|w|, where weights are part of what is shared; and the largest |w| of all.
+FOLDING = tl.constexpr(30.0)
+LARGEST_FOLDED = tl.constexpr(1073741824.0)
 # Σ|w|, times what multiplies a score, up to which it does not show that a tanh near 0 is a difference of larger
 # numbers; and log₂ of the factors from which on the tanh of a rounded sum is no better.
 SMALL_SUM = tl.constexpr(64.0)
@@ -40,6 +49,7 @@ def prepare_coordinates(
 ):
     """Coordinates of a block of vectors as tiles are walked by: (channels, vectors), 0 for what does not exist.
 
+    And once more as (vectors, channels), as the way back goes along them.
     Of tanh, they are e^2x, and NaN where that is no ordinary number; `ranges`: log₂ of the largest, and of the furthest
     from 1.
     """
@@ -64,8 +74,10 @@ def prepare_coordinates(
             found = tl.where(inside, found, 0.0)
             highest = tl.maximum(highest, tl.where(inside, power, -float("inf")))
             furthest = tl.maximum(furthest, tl.where(inside, tl.abs(power), 0.0))
-        place = (program * PADDED + channels) * PREPARED + span[None, :]
-        tl.store(prepared + place, found, mask=(channels < PADDED) & (span >= 0)[None, :])
+        exists = (channels < PADDED) & (span >= 0)[None, :]
+        block_start = prepared + program * (2 * PADDED * PREPARED)
+        tl.store(block_start + channels * PREPARED + span[None, :], found, mask=exists)
+        tl.store(block_start + (PADDED * PREPARED + span[None, :] * PADDED) + channels, found, mask=exists)
     if FORM == TANH:
         tl.store(ranges + 2 * program, tl.max(highest))
         tl.store(ranges + 2 * program + 1, tl.max(furthest))
@@ -81,20 +93,37 @@ def side_of(inputs, start, span, length, RIGHT: tl.constexpr, FORM: tl.constexpr
 
 
 @triton.jit
-def rounding_of(weight, numbers, scale, STEPS: tl.constexpr):
-    """Σ|w|, times what multiplies a score: how large a unit in the last place of a tanh is in a score."""
-    size = tl.sum(tl.abs(weight)) * tl.abs(scale)
+def facts_of_weights(weight, numbers, scale, DIM, STEPS: tl.constexpr):
+    """Of the weights of channels: how rounding shows, how far they are from 1, and their sum.
+
+    That is Σ|w|, times what multiplies a score, as large as a unit in the last place of a tanh is in a score; log₂ of
+    the largest 1/|w|, no less than 0, and infinite where a |w| is too large; Σw.
+    """
+    inside = tl.arange(0, weight.shape[0]) < DIM
+    weight = tl.where(inside, weight, 0.0)
+    sizes = tl.abs(weight)
+    rounding = tl.sum(sizes) * tl.abs(scale)
     for i in tl.static_range(len(STEPS)):
         if STEPS[i] == SCALE:
-            size = size * tl.abs(numbers[i])
-    return size
+            rounding = rounding * tl.abs(numbers[i])
+    spread = tl.maximum(-tl.log2(tl.min(tl.where(inside, sizes, 1.0))), 0.0)
+    spread = tl.where(tl.max(sizes) <= LARGEST_FOLDED, spread, float("inf"))
+    return rounding, spread, tl.sum(weight)
 
 
 @triton.jit
 def prepared_line(side, at, PADDED: tl.constexpr):
     """Where what was prepared for the first vector of a tile begins. Blocks are whole tiles."""
     start = tl.cast(side[2], tl.int64)
-    return side[5] + start_of(side[6], at) + (start // PREPARED * (PADDED * PREPARED) + start % PREPARED)
+    return side[5] + start_of(side[6], at) + (start // PREPARED * (2 * PADDED * PREPARED) + start % PREPARED)
+
+
+@triton.jit
+def turned_line(side, at, PADDED: tl.constexpr):
+    """Where the coordinates of the first vector of a tile begin that lie together vector by vector."""
+    start = tl.cast(side[2], tl.int64)
+    place = start // PREPARED * (2 * PADDED * PREPARED) + (PADDED * PREPARED + start % PREPARED * PADDED)
+    return side[5] + start_of(side[6], at) + place
 
 
 @triton.jit
@@ -114,10 +143,93 @@ def load_weight(inputs, at, channel, DIM: tl.constexpr):
 
 
 @triton.jit
+def four_weights(inputs, at, channel, DIM: tl.constexpr):
+    """The weights of as many channels as share a reciprocal."""
+    PADDED: tl.constexpr = (DIM + SHARED - 1) // SHARED * SHARED
+    if len(inputs) >= 8 and PADDED == DIM:
+        step = inputs[7][3]
+        # Behind the last ones, these once more.
+        first = inputs[6] + start_of(inputs[7], at) - tl.minimum(channel, DIM - SHARED) * step
+        found = (tl.load(first), tl.load(first - step), tl.load(first - 2 * step), tl.load(first - 3 * step))
+    else:
+        found = (
+            load_weight(inputs, at, channel, DIM),
+            load_weight(inputs, at, channel + 1, DIM),
+            load_weight(inputs, at, channel + 2, DIM),
+            load_weight(inputs, at, channel + 3, DIM),
+        )
+    return found
+
+
+@triton.jit
+def four_loaded(pointers):
+    """Coordinates of as many channels. Behind the last ones of a block there is something to be read, too."""
+    return (
+        tl.load(pointers),
+        tl.load(pointers + PREPARED),
+        tl.load(pointers + 2 * PREPARED),
+        tl.load(pointers + 3 * PREPARED),
+    )
+
+
+@triton.jit
+def weighted(values, weight, inputs):
+    """Of a channel, if channels have weights."""
+    if len(inputs) >= 8:
+        values = weight * values
+    return values
+
+
+@triton.jit
+def walk_folded(total, ones, others, inputs, at, DIM: tl.constexpr):
+    """Σ_c 1 / ((1 + one · other) / w_c), of which four channels are one quotient: n/d + 1/c = (nc + d) / (dc)."""
+    left, right, weights = four_loaded(ones), four_loaded(others), four_weights(inputs, at, 0, DIM)
+    for channel in range(0, DIM, SHARED):
+        ones += SHARED * PREPARED
+        others += SHARED * PREPARED
+        following = (four_loaded(ones), four_loaded(others), four_weights(inputs, at, channel + SHARED, DIM))
+        by_a, by_b, by_c = reciprocal(weights[0]), reciprocal(weights[1]), reciprocal(weights[2])
+        by_d = reciprocal(weights[3])
+        a, b = by_a + (left[0] * by_a) * right[0], by_b + (left[1] * by_b) * right[1]
+        above, below = a + b, a * b
+        c = by_c + (left[2] * by_c) * right[2]
+        above, below = above * c + below, below * c
+        d = by_d + (left[3] * by_d) * right[3]
+        above, below = above * d + below, below * d
+        total += above * reciprocal(below)
+        left, right, weights = following[0], following[1], following[2]
+    return total
+
+
+@triton.jit
+def walk_reciprocals(total, ones, others, inputs, at, SHARES, DIM: tl.constexpr):
+    """Σ_c w_c / (1 + one · other). `SHARES`: whether four channels share a reciprocal."""
+    if SHARES:
+        left, right, weights = four_loaded(ones), four_loaded(others), four_weights(inputs, at, 0, DIM)
+        for channel in range(0, DIM, SHARED):
+            ones += SHARED * PREPARED
+            others += SHARED * PREPARED
+            following = (four_loaded(ones), four_loaded(others), four_weights(inputs, at, channel + SHARED, DIM))
+            a, b = 1.0 + left[0] * right[0], 1.0 + left[1] * right[1]
+            c, d = 1.0 + left[2] * right[2], 1.0 + left[3] * right[3]
+            ab, cd = a * b, c * d
+            of_ab, of_cd = weights[0] * b + weights[1] * a, weights[2] * d + weights[3] * c
+            total += (of_ab * cd + of_cd * ab) * reciprocal(ab * cd)
+            left, right, weights = following[0], following[1], following[2]
+    else:
+        for channel in range(0, DIM):
+            weight = load_weight(inputs, at, channel, DIM)
+            total += weight * reciprocal(1.0 + tl.load(ones) * tl.load(others))
+            ones += PREPARED
+            others += PREPARED
+    return total
+
+
+@triton.jit
 def walked_scores(
-    sides, inputs, at, rounding, DIM: tl.constexpr, FORM: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr
+    sides, inputs, at, facts, DIM: tl.constexpr, FORM: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr
 ):
-    """Σ_c w_c φ(left_c, right_c) of a tile, laid out as a product of matrices."""
+    """Σ_c w_c φ(left_c, right_c) of a tile, laid out as a product of matrices. `facts`: of the weights."""
     PADDED: tl.constexpr = (DIM + SHARED - 1) // SHARED * SHARED
     WIDE: tl.constexpr = 8 if OWN * OTHER >= 16 * THREADS else 4
     HIGH: tl.constexpr = OWN * OTHER // THREADS // WIDE
@@ -127,43 +239,35 @@ def walked_scores(
     others = prepared_line(sides[1], at, PADDED) + (across * WIDE + wide)
     total = tl.zeros((HIGH, WIDE, OWN // HIGH, OTHER // WIDE), tl.float32)
     if FORM == TANH:
-        of_weights = 0.0
-        if range_of(sides[0], at, 0) + range_of(sides[1], at, 0) <= SHARING:
-            for channel in range(0, PADDED, SHARED):
-                a = 1.0 + tl.load(ones) * tl.load(others)
-                b = 1.0 + tl.load(ones + PREPARED) * tl.load(others + PREPARED)
-                c = 1.0 + tl.load(ones + 2 * PREPARED) * tl.load(others + 2 * PREPARED)
-                d = 1.0 + tl.load(ones + 3 * PREPARED) * tl.load(others + 3 * PREPARED)
-                of_a, of_b = load_weight(inputs, at, channel, DIM), load_weight(inputs, at, channel + 1, DIM)
-                of_c, of_d = load_weight(inputs, at, channel + 2, DIM), load_weight(inputs, at, channel + 3, DIM)
-                ab, cd = a * b, c * d
-                total += ((of_a * b + of_b * a) * cd + (of_c * d + of_d * c) * ab) * reciprocal(ab * cd)
-                of_weights += (of_a + of_b) + (of_c + of_d)
-                ones += SHARED * PREPARED
-                others += SHARED * PREPARED
+        rounding, spread, of_weights = facts[0], facts[1], facts[2]
+        reach = range_of(sides[0], at, 0) + range_of(sides[1], at, 0)
+        if PADDED == DIM:
+            if tl.maximum(reach, 0.0) + spread <= FOLDING:
+                total = walk_folded(total, ones, others, inputs, at, DIM)
+            else:
+                total = walk_reciprocals(total, ones, others, inputs, at, reach <= SHARING, DIM)
         else:
-            for channel in range(0, DIM):
-                weight = load_weight(inputs, at, channel, DIM)
-                total += weight * reciprocal(1.0 + tl.load(ones) * tl.load(others))
-                of_weights += weight
-                ones += PREPARED
-                others += PREPARED
+            total = walk_reciprocals(total, ones, others, inputs, at, reach <= SHARING, DIM)
         if rounding > SMALL_SUM:
             near = range_of(sides[0], at, 1) + range_of(sides[1], at, 1) < SMALL_FACTORS
             of_weights = tl.where(near, float("nan"), of_weights)
         total = of_weights - 2.0 * total
     else:
-        for channel in range(0, DIM):
-            weight = load_weight(inputs, at, channel, DIM)
-            one, other = tl.load(ones), tl.load(others)
-            if FORM == ABSOLUTE:
-                total += weight * tl.abs(one - other)
-            elif FORM == SQUARE:
-                total += weight * ((one - other) * (one - other))
-            else:
-                total += tl.where(one != other, weight, 0.0)
-            ones += PREPARED
-            others += PREPARED
+        # Channels that are only padding are equal, and 0 apart.
+        left, right, weights = four_loaded(ones), four_loaded(others), four_weights(inputs, at, 0, DIM)
+        for channel in range(0, PADDED, SHARED):
+            ones += SHARED * PREPARED
+            others += SHARED * PREPARED
+            following = (four_loaded(ones), four_loaded(others), four_weights(inputs, at, channel + SHARED, DIM))
+            for i in tl.static_range(SHARED):
+                one, other = left[i], right[i]
+                if FORM == ABSOLUTE:
+                    total += weighted(tl.abs(one - other), weights[i], inputs)
+                elif FORM == SQUARE:
+                    total += weighted((one - other) * (one - other), weights[i], inputs)
+                else:
+                    total += tl.where(one != other, weights[i], 0.0)
+            left, right, weights = following[0], following[1], following[2]
     return as_product(tl.reshape(tl.permute(total, (2, 0, 3, 1)), (OWN, OTHER)))
 
 
@@ -175,133 +279,172 @@ def as_product(tile):
 
 
 @triton.jit
-def summed_place(side, entry, PADDED: tl.constexpr, ALONG: tl.constexpr):
-    """Where sums of the first vector of a tile begin, of channel 0: each vector has so many, for a thread each."""
-    start, n_blocks = tl.cast(side[2], tl.int64), tl.cdiv(side[4], PREPARED)
-    block = tl.cast(entry, tl.int64) * n_blocks + start // PREPARED
-    return (block * (PADDED * PREPARED) + start % PREPARED) * ALONG
+def nothing_walked(OWN: tl.constexpr, BLOCK_DIM: tl.constexpr):
+    """Sums for each vector and channel, of one half of the channels and of the other, as threads walk them."""
+    LANES: tl.constexpr = BLOCK_DIM // 2 // PER_THREAD
+    LINES: tl.constexpr = OWN if OWN * LANES <= THREADS else THREADS // LANES
+    nothing = tl.zeros((OWN // LINES, PER_THREAD, LINES, LANES), tl.float32)
+    return nothing, nothing
 
 
 @triton.jit
-def add_to(pointer, terms):
-    """Add what each thread sums of a tile `(columns of a thread, rows, threads along columns)` to what is there."""
-    tl.store(pointer, tl.load(pointer) + tl.sum(terms, 0))
+def walked_sums(found, slopes_summed, FORM: tl.constexpr, VALUES: tl.constexpr):
+    """Σ_j dS ∂φ/∂left or, where `VALUES`, Σ_j dS φ, `(vectors, dims)`, of what `walk_slopes` has summed.
 
-
-@triton.jit
-def walk_slopes(slopes, sides, inputs, at, entry, DIM: tl.constexpr, FORM: tl.constexpr, VALUES: tl.constexpr):
-    """Add Σ_j dS ∂φ/∂left to the first sums behind what was prepared and, where `VALUES`, Σ_j dS φ to the second.
-
-    Of tanh = 1 − 2r, a quarter of the one, since its slope is 4r (1 − r); and Σ_j dS r in place of the other.
+    `slopes_summed`: Σ_j dS.
     """
-    PADDED: tl.constexpr = (DIM + SHARED - 1) // SHARED * SHARED
-    OWN: tl.constexpr = slopes.shape[0]
-    ALONG: tl.constexpr = THREADS // OWN
-    WIDE: tl.constexpr = 8 if slopes.shape[1] // ALONG > 8 else slopes.shape[1] // ALONG
-    PARTS: tl.constexpr = slopes.shape[1] // ALONG // WIDE
-    STEP: tl.constexpr = PREPARED * ALONG
-    prepared = inputs[len(inputs) - 1]
-    own, along = tl.arange(0, OWN), tl.arange(0, ALONG)
-    place = summed_place(sides[0], entry, PADDED, ALONG) + own[:, None] * ALONG + along[None, :]
-    to_slopes, to_values = prepared[8] + place, prepared[8] + place
-    if VALUES:
-        to_values = prepared[9] + place
-    ones = prepared_line(sides[0], at, PADDED) + own[None, :, None]
-    others = along[None, None, :] * (PARTS * WIDE) + tl.arange(0, WIDE)[:, None, None]
-    others = prepared_line(sides[1], at, PADDED) + others
-    parts = parts_of(slopes, OWN, ALONG, PARTS, WIDE)
-    if FORM == TANH:
-        if range_of(sides[0], at, 0) + range_of(sides[1], at, 0) <= PAIRING:
-            for _ in range(0, PADDED, 2):
-                one, next_one = tl.load(ones), tl.load(ones + PREPARED)
-                of_a, of_b = tl.zeros((WIDE, OWN, ALONG), tl.float32), tl.zeros((WIDE, OWN, ALONG), tl.float32)
-                values_of_a, values_of_b = of_a, of_b
-                for part in tl.static_range(PARTS):
-                    x = 1.0 + one * tl.load(others + part * WIDE)
-                    y = 1.0 + next_one * tl.load(others + (PREPARED + part * WIDE))
-                    both = reciprocal(x * y)
-                    a, b = both * y, both * x
-                    of_a += parts[part] * (a - a * a)
-                    of_b += parts[part] * (b - b * b)
-                    if VALUES:
-                        values_of_a += parts[part] * a
-                        values_of_b += parts[part] * b
-                add_to(to_slopes, of_a)
-                add_to(to_slopes + STEP, of_b)
-                if VALUES:
-                    add_to(to_values, values_of_a)
-                    add_to(to_values + STEP, values_of_b)
-                ones += 2 * PREPARED
-                others += 2 * PREPARED
-                to_slopes += 2 * STEP
-                to_values += 2 * STEP
-        else:
-            for _ in range(0, DIM):
-                one = tl.load(ones)
-                found = tl.zeros((WIDE, OWN, ALONG), tl.float32)
-                values = found
-                for part in tl.static_range(PARTS):
-                    a = reciprocal(1.0 + one * tl.load(others + part * WIDE))
-                    found += parts[part] * (a - a * a)
-                    if VALUES:
-                        values += parts[part] * a
-                add_to(to_slopes, found)
-                if VALUES:
-                    add_to(to_values, values)
-                ones += PREPARED
-                others += PREPARED
-                to_slopes += STEP
-                to_values += STEP
-    elif FORM == ABSOLUTE or (FORM == SQUARE or VALUES):
-        for _ in range(0, DIM):
-            one = tl.load(ones)
-            found = tl.zeros((WIDE, OWN, ALONG), tl.float32)
-            values = found
-            for part in tl.static_range(PARTS):
-                apart = one - tl.load(others + part * WIDE)
-                if FORM == ABSOLUTE:
-                    found += tl.where(apart > 0, parts[part], 0.0) - tl.where(apart < 0, parts[part], 0.0)
-                    values += parts[part] * tl.abs(apart)
-                elif FORM == SQUARE:
-                    found += 2.0 * (parts[part] * apart)
-                    values += parts[part] * (apart * apart)
-                else:
-                    values += tl.where(apart != 0, parts[part], 0.0)
-            if FORM == ABSOLUTE or FORM == SQUARE:
-                add_to(to_slopes, found)
-            if VALUES:
-                add_to(to_values, values)
-            ones += PREPARED
-            others += PREPARED
-            to_slopes += STEP
-            to_values += STEP
-
-
-@triton.jit
-def parts_of(slopes, OWN: tl.constexpr, ALONG: tl.constexpr, PARTS: tl.constexpr, WIDE: tl.constexpr):
-    """A tile in parts `(columns of a thread, rows, threads along columns)`, for one multiply-add after another."""
-    tile = tl.permute(tl.reshape(slopes, (OWN, ALONG, PARTS * WIDE)), (2, 0, 1))
-    tile = tl.reshape(tl.sum(tile[:, :, :, None], 3), (PARTS, WIDE, OWN, ALONG))  # as `computed_once`
-    which = tl.arange(0, PARTS)[:, None, None, None]
-    parts = ()
-    for part in tl.static_range(PARTS):
-        parts = parts + (tl.sum(tl.where(which == part, tile, 0.0), 0),)
-    return parts
-
-
-@triton.jit
-def load_sums(inputs, side, entry, sums, dims, DIM: tl.constexpr, FORM: tl.constexpr, VALUES: tl.constexpr):
-    """Σ_j dS ∂φ/∂left of a block of vectors or, where `VALUES`, Σ_j dS φ, `(vectors, dims)`; `sums`: Σ_j dS."""
-    PADDED: tl.constexpr = (DIM + SHARED - 1) // SHARED * SHARED
-    ALONG: tl.constexpr = THREADS // side[3].shape[0]
-    place = summed_place(side, entry, PADDED, ALONG) + side[3][:, None] * ALONG + dims[None, :] * (PREPARED * ALONG)
-    tl.debug_barrier()  # what other threads added is there
-    found = tl.zeros((side[3].shape[0], dims.shape[0]), tl.float32)
-    for along in tl.static_range(ALONG):
-        found += tl.load(inputs[len(inputs) - 1][8 + VALUES] + place + along, mask=(dims < DIM)[None, :], other=0.0)
+    first, second = found[0], found[1]
+    OWN: tl.constexpr = first.shape[0] * first.shape[2]
+    HALF: tl.constexpr = first.shape[1] * first.shape[3]
+    both = tl.join(first, second)  # (lines of a thread, channels of a thread, threads, threads, halves)
+    both = tl.reshape(tl.permute(both, (2, 0, 4, 3, 1)), (OWN, 2 * HALF))
     if FORM == TANH:
         if VALUES:
-            found = sums[:, None] - 2.0 * found
+            both = slopes_summed[:, None] - 2.0 * both
         else:
-            found = 4.0 * found
+            both = 4.0 * both
+    elif (FORM == ABSOLUTE or FORM == SQUARE) and not VALUES:
+        both = 2.0 * both
+    return both
+
+
+@triton.jit
+def loaded_channels(pointers, channels, PADDED: tl.constexpr, HALF: tl.constexpr):
+    """Coordinates of one half of the channels and of the other, 0 beyond the last."""
+    if PADDED == 2 * HALF:
+        found = (tl.load(pointers), tl.load(pointers + HALF))
+    else:
+        found = (
+            tl.load(pointers, mask=channels < PADDED, other=0.0),
+            tl.load(pointers + HALF, mask=channels + HALF < PADDED, other=0.0),
+        )
     return found
+
+
+@triton.jit
+def above(apart):
+    """1 where a difference is more than 0, ½ where it is 0, and 0 where it is less, or no number."""
+    if INSTRUCTIONS:
+        apart = tl.inline_asm_elementwise(
+            "fma.rn.sat.f32 $0, $1, 0f7E800000, 0f3F000000;", "=f,f", [apart], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        apart = tl.where(apart > 0, 1.0, tl.where(apart == 0, 0.5, 0.0))
+    return apart
+
+
+@triton.jit
+def add_slopes(found, values, of_pair, own, other, FORM: tl.constexpr, VALUES: tl.constexpr, PAIRS: tl.constexpr):
+    """The sums with one more of the other vectors. `PAIRS`: whether two channels share a reciprocal."""
+    of_a, of_b, values_of_a, values_of_b = found[0], found[1], values[0], values[1]
+    if FORM == TANH:
+        x, y = 1.0 + own[0] * other[0], 1.0 + own[1] * other[1]
+        if PAIRS:
+            both = reciprocal(x * y)
+            a, b = both * y, both * x
+        else:
+            a, b = reciprocal(x), reciprocal(y)
+        of_a += of_pair * (a - a * a)
+        of_b += of_pair * (b - b * b)
+        if VALUES:
+            values_of_a += of_pair * a
+            values_of_b += of_pair * b
+    else:
+        a, b = own[0] - other[0], own[1] - other[1]
+        if FORM == ABSOLUTE:
+            of_a += of_pair * above(a)
+            of_b += of_pair * above(b)
+            if VALUES:
+                values_of_a += of_pair * tl.abs(a)
+                values_of_b += of_pair * tl.abs(b)
+        elif FORM == SQUARE:
+            of_a += of_pair * a
+            of_b += of_pair * b
+            if VALUES:
+                values_of_a += of_pair * (a * a)
+                values_of_b += of_pair * (b * b)
+        elif VALUES:
+            values_of_a += tl.where(a != 0, of_pair, 0.0)
+            values_of_b += tl.where(b != 0, of_pair, 0.0)
+    return (of_a, of_b), (values_of_a, values_of_b)
+
+
+@triton.jit
+def two_others(others, of_pairs, place, channels, OWN: tl.constexpr, PADDED: tl.constexpr, HALF: tl.constexpr):
+    """Coordinates of two of the other vectors, and the slopes of each."""
+    line = others + place * PADDED
+    first = loaded_channels(line, channels, PADDED, HALF)
+    second = loaded_channels(line + PADDED, channels, PADDED, HALF)
+    return first, second, tl.load(of_pairs + place * OWN), tl.load(of_pairs + (place * OWN + OWN))
+
+
+@triton.jit
+def add_two(found, values, of_lines, two, own, FORM: tl.constexpr, VALUES: tl.constexpr, PAIRS: tl.constexpr):
+    """The sums with two more of the other vectors."""
+    found, values = add_slopes(found, values, two[2], own, two[0], FORM, VALUES, PAIRS)
+    found, values = add_slopes(found, values, two[3], own, two[1], FORM, VALUES, PAIRS)
+    if FORM == ABSOLUTE:
+        of_lines += two[2] + two[3]
+    return found, values, of_lines
+
+
+@triton.jit
+def walk_others(
+    found, values, own, others, channels, of_pairs, OWN: tl.constexpr, OTHER: tl.constexpr, PADDED: tl.constexpr,
+    FORM: tl.constexpr, VALUES: tl.constexpr, PAIRS: tl.constexpr,
+):  # fmt: skip
+    """The sums with the other vectors of a tile: two are loaded while two are computed."""
+    HALF: tl.constexpr = own[0].shape[1] * own[0].shape[3]
+    of_lines = tl.zeros((own[0].shape[0], 1, own[0].shape[2], 1), tl.float32)
+    one = two_others(others, of_pairs, 0, channels, OWN, PADDED, HALF)
+    for place in range(0, OTHER, 4):
+        other = two_others(others, of_pairs, place + 2, channels, OWN, PADDED, HALF)
+        found, values, of_lines = add_two(found, values, of_lines, one, own, FORM, VALUES, PAIRS)
+        # Behind the last ones, some of these once more.
+        one = two_others(others, of_pairs, tl.minimum(place + 4, OTHER - 2), channels, OWN, PADDED, HALF)
+        found, values, of_lines = add_two(found, values, of_lines, other, own, FORM, VALUES, PAIRS)
+    if FORM == ABSOLUTE:
+        # Σ dS sign = 2 Σ dS (above − ½).
+        found = (found[0] - 0.5 * of_lines, found[1] - 0.5 * of_lines)
+    return found, values
+
+
+@triton.jit
+def walk_slopes(
+    found, values, slopes, sides, inputs, at, DIM: tl.constexpr, FORM: tl.constexpr, BLOCK_DIM: tl.constexpr,
+    VALUES: tl.constexpr,
+):  # fmt: skip
+    """found + Σ_j dS ∂φ/∂left and, where `VALUES`, values + Σ_j dS φ, as `nothing_walked` lays them out.
+
+    Of tanh = 1 − 2r, a quarter of the one, since its slope is 4r (1 − r); and Σ_j dS r in place of the other. Of
+    distances and squares, half of the one.
+    """
+    if FORM == TANH or FORM == ABSOLUTE or (FORM == SQUARE or VALUES):
+        PADDED: tl.constexpr = (DIM + SHARED - 1) // SHARED * SHARED
+        OWN: tl.constexpr = slopes.shape[0]
+        OTHER: tl.constexpr = slopes.shape[1]
+        HIGH: tl.constexpr = found[0].shape[0]
+        own = tl.arange(0, HIGH)[:, None, None, None] + HIGH * tl.arange(0, OWN // HIGH)[None, None, :, None]
+        channels = tl.arange(0, PER_THREAD)[None, :, None, None]
+        channels += PER_THREAD * tl.arange(0, BLOCK_DIM // 2 // PER_THREAD)[None, None, None, :]
+        tile = inputs[len(inputs) - 1][8] + tl.program_id(0).to(tl.int64) * (OWN * OTHER)
+        tl.debug_barrier()  # everybody has read the slopes of the last tile
+        tl.store(tile + tl.arange(0, OWN)[:, None] + OWN * tl.arange(0, OTHER)[None, :], slopes)
+        tl.debug_barrier()
+        line = turned_line(sides[0], at, PADDED) + own * PADDED + channels
+        here = loaded_channels(line, channels, PADDED, BLOCK_DIM // 2)
+        others, of_pairs = turned_line(sides[1], at, PADDED) + channels, tile + own
+        if FORM == TANH:
+            if range_of(sides[0], at, 0) + range_of(sides[1], at, 0) <= PAIRING:
+                found, values = walk_others(
+                    found, values, here, others, channels, of_pairs, OWN, OTHER, PADDED, FORM, VALUES, True
+                )
+            else:
+                found, values = walk_others(
+                    found, values, here, others, channels, of_pairs, OWN, OTHER, PADDED, FORM, VALUES, False
+                )
+        else:
+            found, values = walk_others(
+                found, values, here, others, channels, of_pairs, OWN, OTHER, PADDED, FORM, VALUES, False
+            )
+    return found, values

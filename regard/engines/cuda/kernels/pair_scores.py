@@ -9,7 +9,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.channel_tiles import rounding_of, walk_slopes, walked_scores
+from regard.engines.cuda.kernels.channel_tiles import (
+    facts_of_weights,
+    nothing_walked,
+    walk_slopes,
+    walked_scores,
+    walked_sums,
+)
 from regard.engines.cuda.kernels.channels import CHANNELS, add_channels, channel_values, summed_channels
 from regard.engines.cuda.kernels.products import scored_product, slope_product
 from regard.engines.cuda.kernels.tile_scores import start_of
@@ -67,10 +73,10 @@ def squared_norms(vectors):
 
 
 @triton.jit
-def norms_of(vectors, weight, numbers, scale, inputs, STEPS: tl.constexpr, FORM: tl.constexpr):
-    """‖left‖², of squared distances; where channels are walked, how rounding shows in a score."""
+def norms_of(vectors, weight, numbers, scale, inputs, DIM, STEPS: tl.constexpr, FORM: tl.constexpr):
+    """‖left‖², of squared distances; where channels are walked, facts of their weights."""
     if FORM != CHANNELS and len(inputs) % 2 == 1:
-        norms = rounding_of(weight, numbers, scale, STEPS)
+        norms = facts_of_weights(weight, numbers, scale, DIM, STEPS)
     else:
         norms = squared_norms(vectors)
     return norms
@@ -126,6 +132,16 @@ def pair_scores(
 
 
 @triton.jit
+def no_differences(inputs, SIZE: tl.constexpr, BLOCK_DIM: tl.constexpr, FORM: tl.constexpr):
+    """Sums for each channel of some vectors, as `add_differences` has them: nothing so far."""
+    if FORM != DOT and (FORM != CHANNELS and len(inputs) % 2 == 1):
+        found = nothing_walked(SIZE, BLOCK_DIM)
+    else:
+        found = tl.zeros((SIZE, BLOCK_DIM), tl.float32)
+    return found
+
+
+@triton.jit
 def add_differences(
     found,
     squares,
@@ -135,7 +151,6 @@ def add_differences(
     sides,
     inputs,
     at,
-    entry,
     dims,
     DIM,
     FORM: tl.constexpr,
@@ -143,13 +158,9 @@ def add_differences(
     EXACT: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """found + Σ_j dS ∂φ/∂left and squares + Σ_j dS φ, for each channel.
-
-    Where channels are walked, nothing: see `walk_slopes`. Where products serve: half of it, and sums + Σ_j dS is to be
-    multiplied by left in the end, and added to that.
-    """
+    """found + Σ_j dS ∂φ/∂left and squares + Σ_j dS φ, for each channel; of what they are, see `all_differences`."""
     if len(sides[0]) > 5:
-        walk_slopes(slopes, sides, inputs, at, entry, DIM, FORM, SQUARES)
+        found, squares = walk_slopes(found, squares, slopes, sides, inputs, at, DIM, FORM, dims.shape[0], SQUARES)
         sums += tl.sum(slopes, 1)
     elif EXACT:
         found, squares = add_channels(found, squares, slopes, sides, inputs, at, dims, DIM, FORM, SQUARES)
@@ -157,3 +168,15 @@ def add_differences(
         found = slope_product(-slopes, right, found, PRECISION, False)
         sums += tl.sum(slopes, 1)
     return found, squares, sums
+
+
+@triton.jit
+def all_differences(found, sums, left, inputs, FORM: tl.constexpr, SQUARES: tl.constexpr, EXACT: tl.constexpr):
+    """Σ_j dS ∂φ/∂left or, for `SQUARES`, Σ_j dS φ, `(vectors, dims)`, of all that was added; `sums`: Σ_j dS."""
+    if FORM != DOT:
+        if FORM != CHANNELS and len(inputs) % 2 == 1:
+            found = walked_sums(found, sums, FORM, SQUARES)
+        elif not (EXACT or SQUARES):
+            # Where products serve, half of it without what left itself gives.
+            found = 2.0 * (found + sums[:, None] * left.to(tl.float32))
+    return found

@@ -37,7 +37,7 @@ def load_block(
     numbers = load_numbers(terms, at, STEPS)
     if FORM != DOT:
         weight = load_weights(inputs, at, tl.arange(0, BLOCK_DIM), DIM, FORM)
-        norms = norms_of(queries, weight, numbers, scale, inputs, STEPS, FORM)
+        norms = norms_of(queries, weight, numbers, scale, inputs, DIM, STEPS, FORM)
     bounds = mask_rows(mask, (low, high), at, row_start, row_span, (n_queries, n_keys), MASK)
     hashes = (row_start + row_span).to(tl.uint32)
     if DROPOUT:
