@@ -41,12 +41,6 @@ KERNELS = Tiled(kernels=True)
 SIZE = Sizes(batch=1, heads=1, n_queries=6, n_keys=9)  # the interpreter takes its time for each row
 
 
-@pytest.fixture(autouse=True)
-def few_candidates(monkeypatch):
-    """The interpreter takes its time for sorting."""
-    monkeypatch.setattr(choosing_pass, "ROOM", 16)
-
-
 def chosen(problem):
     """The keys of each row, best first, as kernels find them."""
     return dispatch.compile_problem(problem, True).choose()
