@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from regard.engines.cuda.best_pass import best_listed, best_of_shares, best_scored, kept
-from regard.engines.cuda.forward_pass import LEAST_TILES, PROGRAMS, PROGRAMS_OF_ONE
+from regard.engines.cuda.forward_pass import LEAST_TILES, PROGRAMS, PROGRAMS_OF_ONE, pool_with_floors
 from regard.engines.cuda.general_pass import scores_of
 from regard.engines.cuda.kernels.candidates import find_candidates, list_candidates, settle_candidates
 from regard.engines.cuda.kernels.choosing import choose_columns
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launch_settings import Settings, block_of, blocks_of, choice_settings, shared_memory
+from regard.engines.cuda.program import translate
 from regard.engines.kernels import codes
 
 GROUPS = 2  # of columns, for each key that is chosen by candidates
@@ -28,16 +29,24 @@ def best_keys(launch: Launch, k: int) -> Tensor:
     """The best keys of each row, best first, then −1: `(*batch_shape, n_queries, k)`."""
     grid = launch.program.problem.grid
     index = torch.empty(*grid.batch_shape, launch.n_queries, k, dtype=torch.int64, device=launch.device)
-    if launch.program.is_small:
-        best_scored(launch, scores_of(launch), (index,))
-    elif launch.program.mask.lists:
-        best_listed(launch, (index,))
-    else:
-        best_of_tiles(launch, (index,))
+    _write_best(launch, (index,))
     return index
 
 
-def best_of_tiles(launch: Launch, outputs: tuple[Tensor, ...], floors: Tensor | None = None) -> None:
+def pool_and_find(launch: Launch, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """(output, peaks, totals, best scores, their columns): `(*batch_shape, n_queries, k)`, best first, then −∞ and −1.
+
+    For rules under which a larger score weighs no less: softmax, proportional, conic, sigmoid. NaN counts as +∞.
+    """
+    problem = launch.program.problem
+    shape = *problem.output_shape[:-1], k
+    columns, scores = torch.empty(shape, dtype=torch.int64, device=launch.device), launch.empty(*shape)
+    output, peaks, totals, floors = pool_with_floors(launch, k)
+    _write_best(Launch(translate(problem, rule=codes.SCORES)), (columns, scores), floors)
+    return output, peaks, totals, scores, columns
+
+
+def _write_best(launch: Launch, outputs: tuple[Tensor, ...], floors: Tensor | None = None) -> None:
     """Write the best keys of each row, and their scores, if they are wanted.
 
     Args:
@@ -45,6 +54,15 @@ def best_of_tiles(launch: Launch, outputs: tuple[Tensor, ...], floors: Tensor | 
         outputs: As `best_pass.py` has them.
         floors: Numbers that as many scores of each row are not below, (entries, n_queries), but for rounding.
     """
+    if launch.program.is_small:
+        best_scored(launch, scores_of(launch), outputs)
+    elif launch.program.mask.lists:
+        best_listed(launch, outputs)
+    else:
+        _best_of_tiles(launch, outputs, floors)
+
+
+def _best_of_tiles(launch: Launch, outputs: tuple[Tensor, ...], floors: Tensor | None) -> None:
     k = outputs[0].shape[-1]
     layout, places = launch.program.layout, kept(k)
     settings = choice_settings(launch.shape, places, launch.n_queries, shared_memory(launch.device))

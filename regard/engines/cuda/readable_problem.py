@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from regard.engines.cuda.forward_pass import pool_and_find
+from regard.engines.cuda.choosing_pass import pool_and_find
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launcher import on_device
 from regard.engines.cuda.program import translate

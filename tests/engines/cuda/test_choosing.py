@@ -240,7 +240,7 @@ def test_the_heaviest_are_found_beside_the_sums(monkeypatch, every_list_is_short
     score = ScaledDot() if mask is None else Gaussian(2.0)
     mask = None if mask is None else mask.to(DEVICE)
     problem = make_problem(*tensors, score=score, weights=rule, mask=mask)
-    output, _, _, scores, columns = forward_pass.pool_and_find(Launch(program.translate(problem)), 3)
+    output, _, _, scores, columns = choosing_pass.pool_and_find(Launch(program.translate(problem)), 3)
     torch.testing.assert_close(output, attend(*tensors, score=score, weights=rule, mask=mask, engine="reference"))
     best, places = best_k(problem.scores().expand(2, 5, -1), 3)
     assert torch.equal(columns, torch.where(best == -torch.inf, -1, places))
@@ -250,8 +250,33 @@ def test_the_heaviest_are_found_beside_the_sums(monkeypatch, every_list_is_short
 def test_the_heaviest_are_found_again_where_products_would_cancel():
     far = 1e3 + torch.randint(-8, 8, (40, 3), device=DEVICE).float()
     problem = make_problem(far[:9], far, far, score=Gaussian(3.0), weights=Softmax())
-    *_, columns = forward_pass.pool_and_find(Launch(program.translate(problem)), 4)
+    *_, columns = choosing_pass.pool_and_find(Launch(program.translate(problem)), 4)
     assert torch.equal(columns, best_k(problem.scores().double(), 4)[1])
+
+
+@pytest.mark.parametrize("raised", [0.0, 1e9, -1e9])
+def test_the_heaviest_are_found_whatever_the_floors_are_worth(monkeypatch, raised):
+    asked, flagged, known = choosing_pass._launch_rows, [], []
+    monkeypatch.setattr(
+        choosing_pass, "_launch_rows", lambda *a, flags, **options: flagged.append(flags) or asked(*a, flags=flags)
+    )
+    pool = choosing_pass.pool_with_floors
+
+    def pool_with_floors(launch, k):
+        *found, floors = pool(launch, k)
+        known.append(floors.clone())
+        return *found, floors + raised
+
+    monkeypatch.setattr(choosing_pass, "pool_with_floors", pool_with_floors)
+    tensors = [each.detach() for each in inputs(70, 190)]
+    problem = make_problem(*tensors, score=ScaledDot(), weights=Softmax())
+    *_, scores, columns = choosing_pass.pool_and_find(Launch(program.translate(problem)), 3)
+    best, places = best_k(problem.scores(), 3)
+    assert torch.equal(columns, places)
+    torch.testing.assert_close(scores, best)
+    assert flagged[0][0].tolist() == [int(raised != 0)] * 2
+    assert bool((known[0][0] <= best[:, -1]).all())
+    assert bool((known[0][0] >= problem.scores().sort(descending=True).values[:, 8]).all())
 
 
 def test_rows_with_more_candidates_than_there_is_room_for_are_chosen_in_a_loop(monkeypatch):

@@ -15,39 +15,11 @@ import triton.language as tl
 
 from regard.engines.cuda.kernels.best import ranked
 from regard.engines.cuda.kernels.choosing import load_rows, seen_tile
+from regard.engines.cuda.kernels.floors import LOWEST, floor_of, number_of, ordered
 from regard.engines.cuda.kernels.listed import listed_scores
 from regard.engines.cuda.kernels.pair_scores import load_tile, load_weights
 from regard.engines.cuda.kernels.tile_scores import load_line, load_numbers, load_origins, place_of
 from regard.engines.cuda.kernels.tile_weights import SCORES
-
-HALVINGS = tl.constexpr(20)  # of an interval of float32: what is left is less than 2⁻¹¹ of a score
-LOWEST = tl.constexpr(-3.4028234663852886e38)  # finite
-
-
-@triton.jit
-def ordered(scores):
-    """Whole numbers in the order of scores, of which 0 and −0 are equal."""
-    bits = tl.where(scores == 0, 0.0, scores).to(tl.int32, bitcast=True)
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
-
-
-@triton.jit
-def number_of(place):
-    """The score of a whole number."""
-    return (place ^ ((place >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def floor_of(tops, chosen):
-    """A number that at least so many of each row are not below, and few more; the lowest where there are fewer."""
-    places = ordered(tops)
-    high = tl.max(places, 1) + 1
-    low = ordered(tl.full(high.shape, LOWEST, tl.float32))
-    for _ in range(0, HALVINGS):
-        middle = (low >> 1) + (high >> 1) + (low & high & 1)
-        enough = tl.sum((places >= middle[:, None]).to(tl.int32), 1) >= chosen
-        low, high = tl.where(enough, middle, low), tl.where(enough, high, middle)
-    return number_of(low)
 
 
 @triton.jit
@@ -103,6 +75,7 @@ def find_candidates(
     wide: tl.constexpr = COLUMNS if COLUMNS < 32 else 32
     span = tl.arange(0, COLUMNS)
     bit = tl.full((COLUMNS,), 1, tl.int32) << span % wide
+    words = tl.arange(0, COLUMNS // wide)[None, :]  # one or two
     to = outputs[0] + lines * WORDS
     count = tl.zeros((ROWS,), tl.int32)
     for tile in range(tiles[0], tiles[1]):
@@ -111,13 +84,13 @@ def find_candidates(
             FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS, True,
         )  # fmt: skip
         below = found < floor[:, None]  # as NaN is not
-        for word in tl.static_range(COLUMNS // wide):
-            here = tl.where(span // wide == word, bit, 0)
-            bits = tl.sum(tl.where(below, 0, here[None, :]), 1)
-            there = (bits != 0) & inside
-            made = (bits.to(tl.int64) << 32) | (tile * COLUMNS + word * wide)
-            tl.store(to + count, made, mask=there & (count < WORDS))
-            count += there.to(tl.int32)
+        bits = tl.sum(tl.reshape(tl.where(below, 0, bit[None, :]), (ROWS, COLUMNS // wide, wide)), 2)
+        there = ((bits != 0) & inside[:, None]).to(tl.int32)
+        more = tl.sum(there, 1)
+        place = count[:, None] + (more[:, None] - there) * words
+        made = (bits.to(tl.int64) << 32) | (tile * COLUMNS + words * wide)
+        tl.store(to[:, None] + place, made, mask=(there != 0) & (place < WORDS))
+        count += more
     tl.store(outputs[1] + lines, count, mask=inside)
     tl.store(outputs[2] + tl.program_id(0), 0)
 

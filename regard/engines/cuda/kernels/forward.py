@@ -5,9 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.best import merged, nothing_best, ranked, store_places
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, is_not_finite
 from regard.engines.cuda.kernels.find_thresholds import solve_rows
+from regard.engines.cuda.kernels.floors import floor_of, folded, with_margin
 from regard.engines.cuda.kernels.pair_scores import DOT, load_tile, load_weights, norms_of, store_tile
 from regard.engines.cuda.kernels.products import pooled_product, slope_product
 from regard.engines.cuda.kernels.scored_tiles import masked_tile, store_scores
@@ -65,7 +65,7 @@ def absorb(
             1: slopes), the sum of slopes and the entropy; and values times slopes, where both are wanted.
         of_columns: What steps need of the tile's columns.
         block: What the rows have, as `masked_tile` takes it, and all else: hashes for dropout; which batch entry it is.
-        BEST: How many of the best scores are kept beside the sums.
+        BEST: Whether the tops of groups of columns are kept beside the sums.
     """
     peak, total, pooled, beside = state[0], state[1], state[2], state[3]
     hashes = block[5]
@@ -113,12 +113,10 @@ def absorb(
         beside = beside[:5] + (slope_product(slopes, values, beside[5], PRECISION, SAFE),)
     sums = (peak, total, pooled_product(found, values, pooled, PRECISION, SAFE), beside)
     if BEST > 0:
-        if SAFE:
-            scores = ranked(scores, allowed)
-        elif MASKED or EXCLUDES:
+        # NaN is nobody's top: whoever asks for floors looks whether there is enough above them.
+        if MASKED or EXCLUDES:
             scores = tl.where(allowed, scores, -float("inf"))
-        # Tiles that all rows see whole come in order; NaN is left to the safe pass, which its sums ask for.
-        sums = sums + merged((state[4], state[5]), scores, column_start + column_span[None, :], not MASKED)
+        sums = sums + (tl.maximum(state[4], scores),)
     return sums
 
 
@@ -196,7 +194,7 @@ def pool_block(
             beside = beside + (pooled,)
     state = (peak, total, pooled, beside)
     if BEST > 0:
-        state = state + nothing_best(ROWS, BEST)
+        state = state + (tl.full((ROWS, COLUMNS), -float("inf"), tl.float32),)
     if not SAFE:
         # What steps need of columns is asked for one tile ahead: nobody then waits for it.
         last = tl.maximum(to_whole, 1) - 1
@@ -263,10 +261,11 @@ def pool_block(
     tl.store(outputs[2] + facts, peak, mask=rows < n_queries)
     tl.store(outputs[3] + facts, total, mask=rows < n_queries)
     if BEST > 0:
-        kept = state[4]
-        if FOLDS and len(STEPS) == 0 and not SAFE:
-            kept = kept * scale
-        store_places(kept, state[5], outputs[len(outputs) - 2], outputs[len(outputs) - 1], facts, rows < n_queries)
+        groups: tl.constexpr = COLUMNS // 2 if 4 * BEST <= COLUMNS else COLUMNS
+        floors = floor_of(folded(state[4], groups), BEST)
+        if FOLDS and len(STEPS) == 0:
+            floors = floors * scale
+        tl.store(outputs[len(outputs) - 1] + facts, with_margin(floors), mask=rows < n_queries)
     if not SAFE:
         broken = tl.max(tl.where(inside & is_not_finite(pooled), 1, 0))
         flag = flag_place(entry, row_start, n_queries, FLAG_ROWS) * n_splits + split
@@ -308,7 +307,7 @@ def pool_rows(
     inputs,  # queries, their strides, keys, …, values, …, weights of channels, …
     # The output, its strides; peaks and totals (entries, splits, n_queries); flags. Of a rule with a threshold, that is
     # the total and is there; and errors, alpha − 1 of entries; values averaged by slope, (Σ slope, entropy) of rows.
-    # The best scores and their columns, if any.
+    # Floors of the best scores, if any.
     outputs,
     terms,  # of each step
     mask,

@@ -39,7 +39,7 @@ def pool_any_rows(
     # in, whether values are averaged by slope; then of what the mask is made.
     codes,
     FORM: tl.constexpr, STEPS: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BEST: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Blocks of rows: those that are flagged, or all."""
     n_queries, n_keys, low, high, n1, n2 = decoded_all(sizes)
@@ -57,7 +57,7 @@ def pool_any_rows(
                 each, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
                 n_splits, rule, kinds, has_sink, is_split, centred, dim, value_dim, flag_rows, flag_columns,
                 FORM, STEPS, True, False, True, True, True, True, ROUGH, PRECISION, False, BLOCK_DIM, BLOCK_VALUE_DIM,
-                ROWS, COLUMNS, BEST,
+                ROWS, COLUMNS, 0,
             )  # fmt: skip
 
 
