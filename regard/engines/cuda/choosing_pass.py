@@ -38,22 +38,26 @@ def pool_and_find(launch: Launch, k: int) -> tuple[Tensor, Tensor, Tensor, Tenso
 
     For rules under which a larger score weighs no less: softmax, proportional, conic, sigmoid. NaN counts as +∞.
     """
-    problem = launch.program.problem
-    shape = *problem.output_shape[:-1], k
-    columns, scores = torch.empty(shape, dtype=torch.int64, device=launch.device), launch.empty(*shape)
     output, peaks, totals, floors = pool_with_floors(launch, k)
-    _write_best(Launch(translate(problem, rule=codes.SCORES)), (columns, scores), floors)
-    return output, peaks, totals, scores, columns
+    return output, peaks, totals, *best_scores(Launch(translate(launch.program.problem, rule=codes.SCORES)), k, floors)
 
 
-def _write_best(launch: Launch, outputs: tuple[Tensor, ...], floors: Tensor | None = None) -> None:
-    """Write the best keys of each row, and their scores, if they are wanted.
+def best_scores(launch: Launch, k: int, floors: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The best scores of each row and their columns: `(*batch_shape, n_queries, k)`, best first, then −∞ and −1.
 
     Args:
         launch: The problem, under the rule `codes.SCORES`.
-        outputs: As `best_pass.py` has them.
+        k: How many.
         floors: Numbers that as many scores of each row are not below, (entries, n_queries), but for rounding.
     """
+    shape = *launch.program.problem.grid.batch_shape, launch.n_queries, k
+    columns, scores = torch.empty(shape, dtype=torch.int64, device=launch.device), launch.empty(*shape)
+    _write_best(launch, (columns, scores), floors)
+    return scores, columns
+
+
+def _write_best(launch: Launch, outputs: tuple[Tensor, ...], floors: Tensor | None = None) -> None:
+    """Write the best keys of each row, and their scores, if they are wanted."""
     if launch.program.is_small:
         best_scored(launch, scores_of(launch), outputs)
     elif launch.program.mask.lists:
