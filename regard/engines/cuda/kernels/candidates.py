@@ -18,7 +18,7 @@ from regard.engines.cuda.kernels.choosing import load_rows, seen_tile
 from regard.engines.cuda.kernels.floors import LOWEST, floor_of, number_of, ordered
 from regard.engines.cuda.kernels.listed import listed_scores
 from regard.engines.cuda.kernels.pair_scores import load_tile, load_weights
-from regard.engines.cuda.kernels.tile_scores import load_line, load_numbers, load_origins, place_of
+from regard.engines.cuda.kernels.tile_scores import flag_place, load_line, load_numbers, load_origins, place_of
 from regard.engines.cuda.kernels.tile_weights import SCORES
 
 
@@ -35,7 +35,7 @@ def set_bits(bits):
 def find_candidates(
     inputs,
     # Words, which hold a bit for each of some columns that follow each other and, below it, the first of these,
-    # (entries, n_queries, room); how many of each row; flags of programs; floors, (entries, n_queries).
+    # (entries, n_queries, room); how many of each row; flags of blocks; floors, (entries, n_queries).
     outputs,
     terms,
     mask,
@@ -127,7 +127,7 @@ def list_candidates(
     floors = tl.load(words[3] + rows, mask=inside, other=0.0)
     lacks = (found > WORDS) | (total > ROOM) | ((total < chosen) & (floors > LOWEST))
     tl.store(words[1] + rows, tl.minimum(total, ROOM), mask=inside)
-    block = rows // n_queries * tl.cdiv(n_queries, flagged) + rows % n_queries // flagged
+    block = flag_place(rows // n_queries, rows % n_queries, n_queries, flagged)
     tl.store(words[2] + block, 1, mask=inside & lacks)
 
 

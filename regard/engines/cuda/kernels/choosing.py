@@ -15,6 +15,7 @@ from regard.engines.cuda.kernels.pair_scores import DOT, SQUARE, load_tile, load
 from regard.engines.cuda.kernels.scored_tiles import scored_tile
 from regard.engines.cuda.kernels.tile_scores import (
     block_of,
+    flag_place,
     load_line,
     load_numbers,
     load_origins,
@@ -118,7 +119,7 @@ def seen_tile(
 def choose_columns(
     inputs,
     outputs,  # indices (entries, n_queries, k); or, of each share, the best scores and columns
-    flags,  # of programs, if nothing is to be done where they are 0
+    flags,  # of blocks of rows, if nothing is to be done where they are 0
     terms,
     mask,
     n_queries,
@@ -136,7 +137,8 @@ def choose_columns(
 ):  # fmt: skip
     """The best keys of a block of rows, of all or of one share of the keys."""
     if len(flags) > 0:
-        if tl.load(flags[0] + tl.program_id(0)) == 0:
+        entry, block, _ = block_of(tl.program_id(0), n_queries, 1, ROWS, MASK[BOUNDS] != 0 or MASK[LINE] != 0)
+        if tl.load(flags[0] + flag_place(entry, block * ROWS, n_queries, ROWS)) == 0:
             return
     of_program, tiles = load_rows(
         inputs, terms, mask, n_queries, n_keys, low, high, n1, n2, n_splits,

@@ -48,6 +48,7 @@ def folded(tops, GROUPS: tl.constexpr):
 
 
 @triton.jit
-def with_margin(floors):
-    """Floors for scores that are computed in another way."""
-    return tl.maximum(floors - tl.abs(floors) * MARGIN, LOWEST)
+def with_margin(floors, scale):
+    """Floors for scores that are computed in another way, and so many times as large."""
+    scaled = floors * scale
+    return tl.where(floors <= LOWEST, LOWEST, tl.maximum(scaled - tl.abs(scaled) * MARGIN, LOWEST))

@@ -263,9 +263,10 @@ def pool_block(
     if BEST > 0:
         groups: tl.constexpr = COLUMNS // 2 if 4 * BEST <= COLUMNS else COLUMNS
         floors = floor_of(folded(state[4], groups), BEST)
+        unit = 1.0
         if FOLDS and len(STEPS) == 0:
-            floors = floors * scale
-        tl.store(outputs[len(outputs) - 1] + facts, with_margin(floors), mask=rows < n_queries)
+            unit = scale
+        tl.store(outputs[len(outputs) - 1] + facts, with_margin(floors, unit), mask=rows < n_queries)
     if not SAFE:
         broken = tl.max(tl.where(inside & is_not_finite(pooled), 1, 0))
         flag = flag_place(entry, row_start, n_queries, FLAG_ROWS) * n_splits + split
