@@ -227,11 +227,12 @@ class Passes:
         compiled = [reader for reader in readers if self._takes(reader)]
         plain = [reader for reader in readers if reader not in compiled]
         known = self._knows(pool)
-        together = not known and len(compiled) == 1 and self._finds(compiled[0])
         began = bool(compiled)
-        with self._passes((not known) + (bool(compiled) and not together) + bool(plain)):
-            if together:
-                self._find(compiled.pop(), pool)
+        found = None if known else next((each for each in compiled if self._finds(each, len(compiled) == 1)), None)
+        compiled = [reader for reader in compiled if reader is not found]
+        with self._passes((not known) + bool(compiled) + bool(plain)):
+            if found is not None:
+                self._find(found, pool)
             elif pool:
                 _ = self.pooled  # first, so that it has the statistics
             if began and self.by_strips:
@@ -271,9 +272,11 @@ class Passes:
         """Whether compiled kernels do what they can."""
         return not self._defined and self._compiled is not None
 
-    def _finds(self, reader: Reader[Any]) -> bool:
-        """Whether what a reader wants can be found in the pass that finds the statistics."""
-        return isinstance(reader, TopWeights) and self._compiled is not None and self._compiled.finds_heaviest
+    def _finds(self, reader: Reader[Any], alone: bool) -> bool:
+        """Whether what a reader wants is found in the pass that finds the statistics. `alone`: if nobody else reads."""
+        if not isinstance(reader, TopWeights) or self._compiled is None:
+            return False
+        return self._compiled.finds_heaviest if alone else self._compiled.finds_apart
 
     def _find(self, reader: Reader[Any], pool: bool) -> None:
         """One pass for the statistics and a reader; and for the output, if it is wanted."""

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.engines.cuda.best_pass import best_listed, best_of_shares, best_scored, kept
-from regard.engines.cuda.forward_pass import LEAST_TILES, PROGRAMS, PROGRAMS_OF_ONE
+from regard.engines.cuda.forward_pass import LEAST_TILES, PROGRAMS, PROGRAMS_OF_ONE, pool_with_floors
 from regard.engines.cuda.general_pass import scores_of
-from regard.engines.cuda.kernels.candidates import find_candidates, settle_candidates
+from regard.engines.cuda.kernels.candidates import find_candidates, list_candidates, settle_candidates
 from regard.engines.cuda.kernels.choosing import choose_columns
 from regard.engines.cuda.launch import Launch
-from regard.engines.cuda.launch_settings import Settings, blocks_of, choice_settings, shared_memory
+from regard.engines.cuda.launch_settings import Settings, block_of, blocks_of, choice_settings, shared_memory
+from regard.engines.cuda.program import translate
+from regard.engines.kernels import codes
 
 GROUPS = 2  # of columns, for each key that is chosen by candidates
-ROOM = 128  # for the candidates of a row
-# Twice the warps, each with half of a tile: two blocks then have the registers of a multiprocessor.
-WIDE_OPTIONS = MappingProxyType({"num_warps": 8, "num_stages": 2, "maxnreg": 128})
+SPACE = 4  # for candidates, for each place among the best
+LISTED_ROWS = 4  # whose words become lists in one program, of one warp
 
 # What these kernels are compiled for, of what every kernel over tiles is.
 NEEDED = ("FORM", "STEPS", "MASK", "EXACT", "PRECISION", "DIM", "BLOCK_DIM")
@@ -29,29 +29,58 @@ def best_keys(launch: Launch, k: int) -> Tensor:
     """The best keys of each row, best first, then −1: `(*batch_shape, n_queries, k)`."""
     grid = launch.program.problem.grid
     index = torch.empty(*grid.batch_shape, launch.n_queries, k, dtype=torch.int64, device=launch.device)
-    if launch.program.is_small:
-        best_scored(launch, scores_of(launch), (index,))
-    elif launch.program.mask.lists:
-        best_listed(launch, (index,))
-    else:
-        _choose_columns(launch, index)
+    _write_best(launch, (index,))
     return index
 
 
-def _choose_columns(launch: Launch, index: Tensor) -> None:
-    layout, places = launch.program.layout, kept(index.shape[-1])
+def pool_and_find(launch: Launch, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """(output, peaks, totals, best scores, their columns): `(*batch_shape, n_queries, k)`, best first, then −∞ and −1.
+
+    For rules under which a larger score weighs no less: softmax, proportional, conic, sigmoid. NaN counts as +∞.
+    """
+    output, peaks, totals, floors = pool_with_floors(launch, k)
+    return output, peaks, totals, *best_scores(Launch(translate(launch.program.problem, rule=codes.SCORES)), k, floors)
+
+
+def best_scores(launch: Launch, k: int, floors: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The best scores of each row and their columns: `(*batch_shape, n_queries, k)`, best first, then −∞ and −1.
+
+    Args:
+        launch: The problem, under the rule `codes.SCORES`.
+        k: How many.
+        floors: Numbers that as many scores of each row are not below, (entries, n_queries), but for rounding.
+    """
+    shape = *launch.program.problem.grid.batch_shape, launch.n_queries, k
+    columns, scores = torch.empty(shape, dtype=torch.int64, device=launch.device), launch.empty(*shape)
+    _write_best(launch, (columns, scores), floors)
+    return scores, columns
+
+
+def _write_best(launch: Launch, outputs: tuple[Tensor, ...], floors: Tensor | None = None) -> None:
+    """Write the best keys of each row, and their scores, if they are wanted."""
+    if launch.program.is_small:
+        best_scored(launch, scores_of(launch), outputs)
+    elif launch.program.mask.lists:
+        best_listed(launch, outputs)
+    else:
+        _best_of_tiles(launch, outputs, floors)
+
+
+def _best_of_tiles(launch: Launch, outputs: tuple[Tensor, ...], floors: Tensor | None) -> None:
+    k = outputs[0].shape[-1]
+    layout, places = launch.program.layout, kept(k)
     settings = choice_settings(launch.shape, places, launch.n_queries, shared_memory(launch.device))
     n_splits = layout.keep(f"choice splits {places}", lambda: _n_splits(launch, settings))
     if n_splits > 1:
         shape = launch.n_entries, n_splits, launch.n_queries, places
         shares = launch.empty(*shape), launch.empty(*shape, dtype=torch.int32)
-        _launch_rows(launch, settings, index.shape[-1], shares, n_splits=n_splits)
-        best_of_shares(launch, shares, (index,))
-    elif settings.rows == 1 or index.shape[-1] > min(settings.columns // GROUPS, ROOM // 2):
-        _launch_rows(launch, settings, index.shape[-1], (index,))
+        _launch_rows(launch, settings, k, shares, n_splits=n_splits)
+        best_of_shares(launch, shares, outputs)
+    elif settings.rows == 1 or k > settings.columns // GROUPS or codes.RELATIVE in launch.program.steps:
+        _launch_rows(launch, settings, k, outputs)
     else:
-        flags = _settle_candidates(launch, settings, index)
-        _launch_rows(launch, settings, index.shape[-1], (index,), flags=(flags,))
+        flags = _settle_candidates(launch, settings, outputs, floors)
+        _launch_rows(launch, settings, k, outputs, flags=(flags,))
 
 
 def _launch_rows(
@@ -83,22 +112,26 @@ def _launch_rows(
         ),
         {"SPLIT": n_splits > 1, "K": kept(k), **_constants(launch, settings)},
         settings.options,
-        variant=(kept(k), n_splits > 1, len(flags)),
+        variant=(kept(k), n_splits > 1, len(flags), len(outputs)),
     )
 
 
-def _settle_candidates(launch: Launch, settings: Settings, index: Tensor) -> Tensor:
+def _settle_candidates(
+    launch: Launch, settings: Settings, outputs: tuple[Tensor, ...], floors: Tensor | None
+) -> Tensor:
     """Write the best keys of rows whose candidates there is room for; returns a flag for each block with another."""
-    n_blocks = launch.n_entries * blocks_of(launch.n_queries, settings.rows)
-    rows = launch.n_entries, launch.n_queries
-    found = launch.empty(*rows, ROOM), launch.empty(*rows, ROOM, dtype=torch.int32)
+    k, rows = outputs[0].shape[-1], (launch.n_entries, launch.n_queries)
+    room, n_blocks = SPACE * kept(k), launch.n_entries * blocks_of(launch.n_queries, settings.rows)
+    words = launch.empty(*rows, room // 2, dtype=torch.int64)
     counts, flags = launch.empty(*rows, dtype=torch.int32), launch.flags(n_blocks)
+    known = floors is not None
+    found = words, counts, flags, launch.empty(*rows) if floors is None else floors
     launch.run(
         find_candidates,
         n_blocks,
         (
             launch.inputs,
-            (*found, counts, flags),
+            found,
             launch.program.terms,
             launch.mask,
             launch.n_queries,
@@ -106,18 +139,38 @@ def _settle_candidates(launch: Launch, settings: Settings, index: Tensor) -> Ten
             *launch.line,
             *launch.batch_sizes,
             launch.program.scale,
-            index.shape[-1],
+            k,
         ),
-        {"ROOM": ROOM, **_constants(launch, settings)},
-        WIDE_OPTIONS,
-        variant=(),
+        {"KNOWN": known, "WORDS": room // 2, **_constants(launch, settings)},
+        settings.options,
+        variant=(known, room),
+    )
+    lists, n_rows = launch.empty(*rows, room, dtype=torch.int32), launch.n_entries * launch.n_queries
+    launch.run(
+        list_candidates,
+        blocks_of(n_rows, LISTED_ROWS),
+        (found, lists, n_rows, launch.n_queries, k, settings.rows),
+        {"WORDS": room // 2, "ROOM": room, "ROWS": LISTED_ROWS},
+        {"num_warps": 1},
+        variant=room,
     )
     launch.run(
         settle_candidates,
-        launch.n_entries * launch.n_queries,
-        ((*found, counts), index, index.shape[-1]),
-        {"ROOM": ROOM},
-        {"num_warps": 1},
+        n_rows,
+        (
+            launch.inputs,
+            outputs,
+            (lists, counts),
+            launch.program.terms,
+            launch.n_queries,
+            launch.n_keys,
+            *launch.batch_sizes,
+            launch.program.scale,
+            k,
+        ),
+        {"ROOM": room, **{name: launch.codes[name] for name in ("FORM", "STEPS", "DIM", "BLOCK_DIM")}},
+        {"num_warps": 2 if block_of(launch.dim) > 64 else 1},
+        variant=(room, len(outputs)),
     )
     return flags
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.engines.cuda.best_pass import best_listed, best_of_shares, best_scored, kept
-from regard.engines.cuda.general_pass import pool_any, scores_of
+from regard.engines.cuda.general_pass import pool_any
 from regard.engines.cuda.kernels.forward import merge_splits, pool_rows
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launch_settings import (
@@ -18,9 +17,7 @@ from regard.engines.cuda.launch_settings import (
     walked_settings,
 )
 from regard.engines.cuda.listed_pass import pool_lists
-from regard.engines.cuda.program import translate
 from regard.engines.cuda.threshold_pass import Slopes, find
-from regard.engines.kernels import codes
 
 # Programs for each multiprocessor that few queries, and one alone, are split for; and tiles that a share has at least.
 PROGRAMS, PROGRAMS_OF_ONE, LEAST_TILES = 2, 8, 4
@@ -50,26 +47,13 @@ def pool(launch: Launch, slopes: Slopes | None = None) -> tuple[Tensor, Tensor, 
     return _pool(launch, _splits(launch), slopes=slopes)
 
 
-def pool_and_find(launch: Launch, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """(output, peaks, totals, best scores, their columns): `(*batch_shape, n_queries, k)`, best first, then −∞ and −1.
-
-    For rules under which a larger score weighs no less: softmax, proportional, conic, sigmoid. NaN counts as +∞.
-    """
-    problem = launch.program.problem
-    shape = *problem.output_shape[:-1], k
-    columns, scores = torch.empty(shape, dtype=torch.int64, device=launch.device), launch.empty(*shape)
-    if launch.program.is_small:
-        best_scored(launch, scores_of(Launch(translate(problem, rule=codes.SCORES))), (columns, scores))
-    elif launch.program.mask.lists:
-        best_listed(launch, (columns, scores))
-    else:
-        n_splits = _splits(launch)
-        room = launch.n_entries, n_splits, launch.n_queries, kept(k)
-        best = launch.empty(*room), launch.empty(*room, dtype=torch.int32)
-        found = _pool(launch, n_splits, best)
-        best_of_shares(launch, best, (columns, scores))
-        return *found, scores, columns
-    return *pool(launch), scores, columns
+def pool_with_floors(launch: Launch, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """`pool`, and numbers that k scores of each row are not below, (entries, n_queries), if these come for nothing."""
+    settings = _settings(launch)
+    if launch.program.is_small or launch.program.mask.lists or _splits(launch) > 1 or settings.rows == 1:
+        return *pool(launch), None
+    floors = launch.empty(launch.n_entries, launch.n_queries)
+    return *_pool(launch, 1, floors=(k, floors)), floors
 
 
 def _room(launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
@@ -85,17 +69,17 @@ def _splits(launch: Launch) -> int:
 
 
 def _pool(
-    launch: Launch, n_splits: int, best: tuple[Tensor, ...] = (), slopes: Slopes | None = None
+    launch: Launch, n_splits: int, floors: tuple[int, Tensor] | None = None, slopes: Slopes | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(output, peaks, totals) over tiles; the best of each share of the keys are written besides."""
+    """(output, peaks, totals) over tiles. `floors`: of how many scores, and where to; of one share alone."""
     output, peaks, totals = _room(launch)
     if n_splits == 1:
         given, settings = (output, launch.strides_of(output), peaks, totals), _settings(launch)
         if launch.has_threshold and not launch.program.is_small:
             find(launch, settings, peaks, totals)
-        _launch_rows(launch, settings, 1, given, split=False, best=best, slopes=slopes)
+        _launch_rows(launch, settings, 1, given, split=False, floors=floors, slopes=slopes)
         return output, peaks, totals
-    sums = _sum_shares(launch, _settings(launch), n_splits, best)
+    sums = _sum_shares(launch, _settings(launch), n_splits)
     launch.run(
         merge_splits,
         launch.n_entries * launch.n_queries,
@@ -158,16 +142,14 @@ def _n_splits(launch: Launch, settings: Settings) -> int:
     return int(max(min(room // programs, tiles // LEAST_TILES), 1))
 
 
-def _sum_shares(
-    launch: Launch, settings: Settings, n_splits: int, best: tuple[Tensor, ...] = ()
-) -> tuple[Tensor, Tensor, Tensor]:
+def _sum_shares(launch: Launch, settings: Settings, n_splits: int) -> tuple[Tensor, Tensor, Tensor]:
     """The sums over each share of the keys: (entries, splits, n_queries, …)."""
     shape = launch.n_entries, n_splits, launch.n_queries
     pooled, (peaks, totals) = launch.empty(*shape, launch.value_dim), launch.empty(2, *shape)
     n1, n2 = launch.batch_sizes
     entry, share, row, _ = pooled.stride()
     strides = -n1 * n2 * entry, -n2 * entry, -entry, -row, -share
-    _launch_rows(launch, settings, n_splits, (pooled, strides, peaks, totals), split=True, best=best)
+    _launch_rows(launch, settings, n_splits, (pooled, strides, peaks, totals), split=True)
     return pooled, peaks, totals
 
 
@@ -178,17 +160,17 @@ def _launch_rows(
     outputs: tuple[Tensor, tuple[int, ...], Tensor, Tensor],
     *,
     split: bool,
-    best: tuple[Tensor, ...] = (),
+    floors: tuple[int, Tensor] | None = None,
     slopes: Slopes | None = None,
 ) -> None:
-    """Launch over all rows, then over those that are flagged. `best`: where the best scores and columns are written.
+    """Launch over all rows, then over those that are flagged. `floors`: of how many scores, and where to.
 
     A weight may be 0 without a mask, too: by a score of −inf, by dropout, or since nothing smaller is a number.
     """
     if launch.program.is_small:
         pool_any(launch, outputs, n_splits=n_splits, split=split, slopes=slopes)
         return
-    n_best = best[0].shape[-1] if best else 0
+    n_best = 0 if floors is None else floors[0]
     n_programs = launch.n_entries * blocks_of(launch.n_queries, settings.rows) * n_splits
     flags = launch.flags(n_programs)
     beside = (launch.errors, launch.units, *(slopes or ())) if launch.has_threshold else ()
@@ -197,7 +179,7 @@ def _launch_rows(
         n_programs,
         (
             launch.walked,
-            (*outputs, flags, *beside, *best),
+            (*outputs, flags, *beside, *(() if floors is None else floors[1:])),
             launch.program.terms,
             launch.mask,
             launch.sink,
@@ -221,4 +203,4 @@ def _launch_rows(
         variant=(split, outputs[0].dtype, outputs[1], n_best, slopes is None),
         fresh=outputs[:1],
     )
-    pool_any(launch, outputs, flags=(flags, settings), n_splits=n_splits, split=split, slopes=slopes, best=best)
+    pool_any(launch, outputs, flags=(flags, settings), n_splits=n_splits, split=split, slopes=slopes)

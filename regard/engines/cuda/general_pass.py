@@ -36,7 +36,6 @@ def pool_any(
     split: bool = False,
     slopes: Slopes | None = None,
     scores: Tensor | None = None,
-    best: tuple[Tensor, ...] = (),
 ) -> None:
     """Write the output and the statistics of rows, or their sums.
 
@@ -48,7 +47,6 @@ def pool_any(
         split: Whether sums of shares are written.
         slopes: Where values averaged by slope are written, if they are wanted.
         scores: Where scores are written by what is no rule, `codes.SCORES`.
-        best: Where the best scores of rows and their columns are written.
     """
     output, strides, peaks, totals = outputs
     beside = stand_ins(launch.device)
@@ -81,7 +79,6 @@ def pool_any(
             launch.units,
             *(slopes or (beside.number, beside.number)),
             beside.number if scores is None else scores,
-            *best,
         ),
         _terms(launch),
         _mask(launch),
@@ -91,12 +88,11 @@ def pool_any(
         launch.program.scale,
         _coded(rule_codes),
     )
-    n_best = best[0].shape[-1] if best else 0
-    constants, variant = {**_constants(launch, settings), "BEST": n_best}, (output.dtype, settings, n_best)
+    constants, variant = _constants(launch, settings), (output.dtype, settings)
     n_launched = n_programs if flags is None else blocks_of(n_programs, CHUNK)
     launch.run(pool_any_rows, n_launched, arguments, constants, settings.options, variant=variant)
     program = launch.program
-    if LAUNCHED in program.problem.notes and flags is None and not split and scores is None and not best:
+    if LAUNCHED in program.problem.notes and flags is None and not split and scores is None:
         made = Launched(pool_any_rows, n_launched, arguments, constants, settings.options, program.layout, variant)
         program.problem.notes[LAUNCHED] = made
 

@@ -10,12 +10,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from regard.engines.cuda.forward_pass import pool_and_find
+from regard.engines.cuda.choosing_pass import best_scores, pool_and_find
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launcher import on_device
-from regard.engines.cuda.program import translate
-from regard.engines.cuda.reading_pass import MOST_KEPT, Place, Sums, facts_to_read, fits, read, weigh
-from regard.engines.kernels.codes import ORDERED
+from regard.engines.cuda.program import is_small, translate
+from regard.engines.cuda.reading_pass import MOST_KEPT, Place, Sums, facts_to_read, fits, read, settle, weigh
+from regard.engines.kernels.codes import ORDERED, SCORES
 from regard.engines.kernels.protocol import Compiled, Readable
 from regard.engines.kernels.support import RULES
 from regard.engines.state import Pooled
@@ -25,6 +25,7 @@ from regard.tensors import take
 from regard.weights import Statistics
 
 MOST_WEIGHTS = 1 << 24  # that are shown at a time
+_HEAVIEST = ("top_weights", "top_index")
 SPARE = 2  # keys that are kept beside the heaviest: rounding may swap those that weigh all but the same
 
 
@@ -77,6 +78,19 @@ class ReadableCudaProblem(Readable):
         return fits(targets)
 
     def read(self, statistics: Statistics, targets: Mapping[str, Tensor]) -> None:
+        if "top_index" in targets and self.finds_apart:
+            with on_device(self._problem.grid.device):
+                best = best_scores(Launch(translate(self._problem, rule=SCORES)), _n_best(targets))
+                doubtful = settle(self._whole, statistics, best, targets)
+            if not bool(doubtful):
+                targets = {name: each for name, each in targets.items() if name not in _HEAVIEST}
+        if targets:
+            self._read(statistics, targets)
+        else:
+            self._advance(1.0)
+
+    def _read(self, statistics: Statistics, targets: Mapping[str, Tensor]) -> None:
+        """Show every weight to readings."""
         grid = self._problem.grid
         sums = Sums(targets, math.prod(grid.batch_shape))
         with on_device(grid.device):
@@ -88,41 +102,25 @@ class ReadableCudaProblem(Readable):
             sums.write()
 
     @property
+    def finds_apart(self) -> bool:
+        return self.finds_heaviest and not is_small(self._problem.grid)
+
+    @property
     def finds_heaviest(self) -> bool:
         # Where rows are taken one block after the other, they are not found beside sums.
         return self._height >= self._problem.grid.n_queries and RULES[type(self._problem.rule)] in ORDERED
 
     def pool_and_find(self, targets: Mapping[str, Tensor], *, values: bool) -> Pooled:
-        problem, k = self._given if values else without_values(self._given), targets["top_index"].shape[-1]
+        problem = self._given if values else without_values(self._given)
         with on_device(problem.grid.device):
-            output, peaks, totals, scores, columns = pool_and_find(
-                Launch(translate(problem)), min(k + SPARE, MOST_KEPT)
-            )
+            launch = Launch(translate(problem))
+            output, peaks, totals, *best = pool_and_find(launch, _n_best(targets))
+            doubtful = settle(launch, (peaks, totals), (best[0], best[1]), targets)
         pooled = Pooled(output, (peaks, totals), None)
         self._advance(1.0)
-        if self._settle(pooled.statistics, scores, columns, targets):
-            self.read(pooled.statistics, {name: targets[name] for name in ("top_weights", "top_index")})
+        if bool(doubtful):
+            self._read(pooled.statistics, {name: targets[name] for name in _HEAVIEST})
         return pooled
-
-    def _settle(self, statistics: Statistics, scores: Tensor, columns: Tensor, targets: Mapping[str, Tensor]) -> bool:
-        """Write the heaviest from the best scores; whether what was written may be wrong.
-
-        A larger score has no smaller weight, but for rounding: where a key that was not kept may so belong to the
-        heaviest, weights must be read.
-        """
-        k = targets["top_index"].shape[-1]
-        weights = self._problem.rule.weights(scores, statistics, columns)
-        weights = torch.where(columns < 0, 0, weights)
-        last = weights[..., -1:]
-        # The heaviest first and, of equals, the lowest key.
-        columns, order = torch.where(columns < 0, self._problem.grid.n_keys, columns).sort(-1)
-        weights, order = weights.gather(-1, order).sort(dim=-1, descending=True, stable=True)
-        columns = columns.gather(-1, order)
-        targets["top_weights"].copy_(weights[..., :k])
-        targets["top_index"].copy_(torch.where(weights == 0, -1, columns)[..., :k])
-        least = weights[..., k - 1 : k]
-        below = last + (1e-6 * least + 1e-44) < least
-        return not bool(((last == 0) | below).all())
 
     def weights(self, statistics: Statistics, rows: range, columns: range) -> Tensor:
         grid = self._problem.grid
@@ -184,6 +182,11 @@ def without_values(problem: AttentionProblem) -> AttentionProblem:
         nothing = nothing.expand(*problem.values.shape[:-2], problem.grid.n_keys, 1)
     bare = problem.rebuilt((*problem.form.tensors(), nothing))
     return replace(bare, dropout=0.0, seed=0).around(bare.form)
+
+
+def _n_best(targets: Mapping[str, Tensor]) -> int:
+    """How many of the best scores the heaviest are found among."""
+    return min(targets["top_index"].shape[-1] + SPARE, MOST_KEPT)
 
 
 def _of_rows(statistics: Statistics, rows: range) -> Statistics:

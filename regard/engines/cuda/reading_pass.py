@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from regard.engines.cuda.backward_pass import facts_of
+from regard.engines.cuda.kernels.heaviest import settle_heaviest
 from regard.engines.cuda.kernels.readings import read_rows, weigh_rows
 from regard.engines.cuda.launch import ADDING, Facts, Launch
 from regard.engines.cuda.launch_settings import (
     READING_REGISTERS,
     Settings,
+    block_of,
     blocks_of,
     reading_settings,
     shared_memory,
@@ -25,6 +27,8 @@ PROGRAMS = 8  # for each multiprocessor: shares of rows that end sooner leave ro
 MOST_BYTES = 1 << 25  # of the sums over each share that keys receive, and of those of pictures
 MOST_KEPT = 128  # of the heaviest of a row, which stay in registers
 MOST_COMPARED = 4096  # numbers of a tile at once, as columns of a picture
+
+SETTLED = 128  # of the best of rows that a program settles
 
 _TOTALS = ("least", "total", "most", "count")
 
@@ -80,6 +84,35 @@ def facts_to_read(launch: Launch, statistics: Statistics) -> Facts:
     given = [each.expand(shape).reshape(rows).float().contiguous() for each in statistics[:2]]
     nobody = launch.inputs[0], launch.inputs[1]  # is differentiated
     return facts_of(launch, given, nobody, None)
+
+
+def settle(
+    launch: Launch, statistics: Statistics, best: tuple[Tensor, Tensor], targets: Mapping[str, Tensor]
+) -> Tensor:
+    """Write the heaviest of each row; a number on the device, 1 where what was written may be wrong.
+
+    Args:
+        launch: The problem.
+        statistics: Of the rows.
+        best: Their best scores and columns, `(*batch_shape, n_queries, n)`, more than are wanted.
+        targets: As `Readable.read` has them.
+    """
+    n_best, k, n_rows = best[0].shape[-1], targets["top_index"].shape[-1], launch.n_entries * launch.n_queries
+    doubtful = launch.empty(1, dtype=torch.int32).zero_()
+    shape = *launch.program.problem.grid.batch_shape, launch.n_queries, 1
+    given = tuple([each.expand(shape).float().contiguous() for each in statistics[:2]])
+    places = block_of(n_best)
+    rows = max(SETTLED // places, 1)
+    launch.run(
+        settle_heaviest,
+        blocks_of(n_rows, rows),
+        (best, given, (targets["top_weights"], targets["top_index"]), doubtful, n_rows, n_best, k),
+        {"RULE": launch.program.rule, "PLACES": places, "ROWS": rows},
+        {"num_warps": 1},
+        variant=places,
+        fresh=(*given, targets["top_weights"], targets["top_index"]),
+    )
+    return doubtful
 
 
 def read(launch: Launch, facts: Facts, targets: Mapping[str, Tensor], sums: Sums, place: Place) -> None:

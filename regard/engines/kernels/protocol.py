@@ -151,6 +151,11 @@ class Readable(Compiled):
     def finds_heaviest(self) -> bool:
         """Whether `pool_and_find` serves."""
 
+    @property
+    def finds_apart(self) -> bool:
+        """Whether `pool_and_find` serves where more is read than the heaviest, too."""
+        return False
+
     @abstractmethod
     def pool_and_find(self, targets: Mapping[str, Tensor], *, values: bool) -> Pooled:
         """The output and the statistics of every row, as `pool` gives them, and the heaviest keys in the same pass.

@@ -20,6 +20,7 @@ from regard import (
     Softmax,
     TopK,
     Where,
+    Window,
     attend,
 )
 from regard.engines import Tiled
@@ -41,10 +42,14 @@ KERNELS = Tiled(kernels=True)
 SIZE = Sizes(batch=1, heads=1, n_queries=6, n_keys=9)  # the interpreter takes its time for each row
 
 
-@pytest.fixture(autouse=True)
-def few_candidates(monkeypatch):
-    """The interpreter takes its time for sorting."""
-    monkeypatch.setattr(choosing_pass, "ROOM", 16)
+@pytest.fixture
+def flags(monkeypatch):
+    """The flags of blocks of rows, of each choice."""
+    asked, found = choosing_pass._launch_rows, []
+    monkeypatch.setattr(
+        choosing_pass, "_launch_rows", lambda *a, flags, **options: found.append(flags) or asked(*a, flags=flags)
+    )
+    return found
 
 
 def chosen(problem):
@@ -246,7 +251,7 @@ def test_the_heaviest_are_found_beside_the_sums(monkeypatch, every_list_is_short
     score = ScaledDot() if mask is None else Gaussian(2.0)
     mask = None if mask is None else mask.to(DEVICE)
     problem = make_problem(*tensors, score=score, weights=rule, mask=mask)
-    output, _, _, scores, columns = forward_pass.pool_and_find(Launch(program.translate(problem)), 3)
+    output, _, _, scores, columns = choosing_pass.pool_and_find(Launch(program.translate(problem)), 3)
     torch.testing.assert_close(output, attend(*tensors, score=score, weights=rule, mask=mask, engine="reference"))
     best, places = best_k(problem.scores().expand(2, 5, -1), 3)
     assert torch.equal(columns, torch.where(best == -torch.inf, -1, places))
@@ -256,23 +261,58 @@ def test_the_heaviest_are_found_beside_the_sums(monkeypatch, every_list_is_short
 def test_the_heaviest_are_found_again_where_products_would_cancel():
     far = 1e3 + torch.randint(-8, 8, (40, 3), device=DEVICE).float()
     problem = make_problem(far[:9], far, far, score=Gaussian(3.0), weights=Softmax())
-    *_, columns = forward_pass.pool_and_find(Launch(program.translate(problem)), 4)
+    *_, columns = choosing_pass.pool_and_find(Launch(program.translate(problem)), 4)
     assert torch.equal(columns, best_k(problem.scores().double(), 4)[1])
 
 
-def test_rows_with_more_candidates_than_there_is_room_for_are_chosen_in_a_loop(monkeypatch):
-    asked, flagged = choosing_pass._launch_rows, []
-    monkeypatch.setattr(
-        choosing_pass, "_launch_rows", lambda *a, flags, **options: flagged.append(flags) or asked(*a, flags=flags)
-    )
+@pytest.mark.parametrize("raised", [0.0, 1e9, -1e9])
+def test_the_heaviest_are_found_whatever_the_floors_are_worth(monkeypatch, flags, raised):
+    known: list[torch.Tensor] = []
+    pool = choosing_pass.pool_with_floors
+
+    def pool_with_floors(launch, k):
+        *found, floors = pool(launch, k)
+        known.append(floors.clone())
+        return *found, floors + raised
+
+    monkeypatch.setattr(choosing_pass, "pool_with_floors", pool_with_floors)
+    tensors = [each.detach() for each in inputs(70, 190)]
+    problem = make_problem(*tensors, score=ScaledDot(), weights=Softmax())
+    *_, scores, columns = choosing_pass.pool_and_find(Launch(program.translate(problem)), 3)
+    best, places = best_k(problem.scores(), 3)
+    assert torch.equal(columns, places)
+    torch.testing.assert_close(scores, best)
+    assert flags[0][0].tolist() == [int(raised != 0)] * 2
+    assert bool((known[0][0] <= best[:, -1]).all())
+    assert bool((known[0][0] >= problem.scores().sort(descending=True).values[:, 8]).all())
+
+
+def test_rows_with_more_candidates_than_there_is_room_for_are_chosen_in_a_loop(flags):
     keys = torch.randint(-1, 2, (90, 2), device=DEVICE).float()
     queries = torch.tensor([[0.0, 0.0], [1.0, 1.0], [-3.0, 2.0]], device=DEVICE)
     problem = make_problem(queries, keys, keys, score=Dot(), weights=TopK(4))
     assert torch.equal(chosen(problem), defined(problem))
-    assert flagged[0][0].tolist() == [1]
+    assert flags[0][0].tolist() == [1]
     few = make_problem(queries[1:], torch.randn(90, 2, device=DEVICE), keys, score=Dot(), weights=TopK(4))
     assert torch.equal(chosen(few), defined(few))
-    assert flagged[1][0].tolist() == [0]
+    assert flags[1][0].tolist() == [0]
+
+
+def test_blocks_are_flagged_that_lack_room_whatever_their_order(flags):
+    queries, keys = (torch.randn(140, 2, device=DEVICE) for _ in range(2))
+    queries[:64] = 0
+    problem = make_problem(queries, keys, keys, score=Dot(), weights=TopK(4), mask=Causal())
+    assert torch.equal(chosen(problem), defined(problem))
+    assert flags[0][0].tolist() == [1, 0, 0]
+
+
+def test_rows_with_few_keys_need_no_loop(flags):
+    problem = make_problem(
+        *[each.detach() for each in inputs(70, 70)], score=ScaledDot(), weights=Softmax(), mask=Window(3, 0)
+    )
+    *_, columns = choosing_pass.pool_and_find(Launch(program.translate(problem)), 6)
+    assert torch.equal(columns, best_k(problem.scores(), 6)[1].where(best_k(problem.scores(), 6)[0] > -torch.inf, -1))
+    assert flags[0][0].tolist() == [0, 0]
 
 
 def test_more_keys_than_there_are_groups_for_are_chosen_in_a_loop():

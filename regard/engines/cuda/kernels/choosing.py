@@ -15,6 +15,7 @@ from regard.engines.cuda.kernels.pair_scores import DOT, SQUARE, load_tile, load
 from regard.engines.cuda.kernels.scored_tiles import scored_tile
 from regard.engines.cuda.kernels.tile_scores import (
     block_of,
+    flag_place,
     load_line,
     load_numbers,
     load_origins,
@@ -37,9 +38,12 @@ from regard.engines.cuda.kernels.tile_weights import (
 def ranked_tile(
     of_columns, block, inputs, terms, mask, at, row_start, column_start, is_whole, sizes, scale,
     MASK, DIM, FORM: tl.constexpr, STEPS: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BLOCK_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, LOOSE: tl.constexpr,
 ):  # fmt: skip
-    """What some rows and a tile's columns are compared by. `is_whole`: whether the mask allows every pair."""
+    """What some rows and a tile's columns are compared by. `is_whole`: whether the mask allows every pair.
+
+    `LOOSE`: whether NaN may stay.
+    """
     row_span, column_span = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     everywhere = tl.full((ROWS, COLUMNS), 1, tl.int1)
     scores, allowed = scored_tile(
@@ -54,7 +58,10 @@ def ranked_tile(
                 FORM, STEPS, True, False, False, False, True, False, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
             )  # fmt: skip
             scores = tl.where(scores != scores, exact, scores)
-    found = ranked(scores, allowed)
+    if LOOSE:
+        found = tl.where(allowed, scores, -float("inf"))
+    else:
+        found = ranked(scores, allowed)
     if is_whole == 0:
         seen = allowed_pairs(
             mask, block[4], at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=False
@@ -95,16 +102,16 @@ def load_rows(
 def seen_tile(
     tile, of_program, inputs, terms, mask, sizes, scale, MASK, DIM,
     FORM: tl.constexpr, STEPS: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LOOSE: tl.constexpr,
 ):  # fmt: skip
-    """What the rows of a program and a tile's columns are compared by."""
+    """What the rows of a program and a tile's columns are compared by. `LOOSE`: whether NaN may stay."""
     known, at, row_start, origins, from_whole, to_whole, _ = of_program
     start = tile * COLUMNS
     of_columns = load_line(terms, origins, at, start, tl.arange(0, COLUMNS), sizes[1], STEPS, True, True, False)
     is_whole = ((tile >= from_whole) & (tile < to_whole)).to(tl.int32)
     return ranked_tile(
         of_columns, known, inputs, terms, mask, at, row_start, start, is_whole, sizes, scale, MASK, DIM,
-        FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
+        FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS, LOOSE,
     )  # fmt: skip
 
 
@@ -112,7 +119,7 @@ def seen_tile(
 def choose_columns(
     inputs,
     outputs,  # indices (entries, n_queries, k); or, of each share, the best scores and columns
-    flags,  # of programs, if nothing is to be done where they are 0
+    flags,  # of blocks of rows, if nothing is to be done where they are 0
     terms,
     mask,
     n_queries,
@@ -130,7 +137,8 @@ def choose_columns(
 ):  # fmt: skip
     """The best keys of a block of rows, of all or of one share of the keys."""
     if len(flags) > 0:
-        if tl.load(flags[0] + tl.program_id(0)) == 0:
+        entry, block, _ = block_of(tl.program_id(0), n_queries, 1, ROWS, MASK[BOUNDS] != 0 or MASK[LINE] != 0)
+        if tl.load(flags[0] + flag_place(entry, block * ROWS, n_queries, ROWS)) == 0:
             return
     of_program, tiles = load_rows(
         inputs, terms, mask, n_queries, n_keys, low, high, n1, n2, n_splits,
@@ -140,7 +148,7 @@ def choose_columns(
     for tile in range(tiles[0], tiles[1]):
         found = seen_tile(
             tile, of_program, inputs, terms, mask, (n_queries, n_keys), scale, MASK, DIM,
-            FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
+            FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS, False,
         )  # fmt: skip
         best = merged(best, found, tile * COLUMNS + tl.arange(0, COLUMNS)[None, :], True)
     entry, split = tl.cast(of_program[0][7], tl.int64), of_program[6]

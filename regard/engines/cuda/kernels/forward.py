@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.best import merged, nothing_best, ranked, store_places
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, is_not_finite
+from regard.engines.cuda.kernels.floors import floor_of, folded, with_margin
 from regard.engines.cuda.kernels.pair_scores import load_tile, store_tile
 from regard.engines.cuda.kernels.products import pooled_product, slope_product
 from regard.engines.cuda.kernels.row_blocks import load_block
@@ -56,7 +56,7 @@ def add_tile(
             1: slopes), the sum of slopes and the entropy; and values times slopes, where both are wanted.
         scores, allowed: Of the tile, as `masked_tile` has them.
         block: What the rows have, as `masked_tile` takes it, and all else: hashes for dropout; which batch entry it is.
-        BEST: How many of the best scores are kept beside the sums.
+        BEST: Whether the tops of groups of columns are kept beside the sums.
     """
     peak, total, pooled, beside = state[0], state[1], state[2], state[3]
     hashes = block[5]
@@ -100,12 +100,10 @@ def add_tile(
         beside = beside[:5] + (slope_product(slopes, values, beside[5], PRECISION, SAFE),)
     sums = (peak, total, pooled_product(found, values, pooled, PRECISION, SAFE), beside)
     if BEST > 0:
-        if SAFE:
-            scores = ranked(scores, allowed)
-        elif MASKED or EXCLUDES:
+        # NaN is nobody's top: whoever asks for floors looks whether there is enough above them.
+        if MASKED or EXCLUDES:
             scores = tl.where(allowed, scores, -float("inf"))
-        # Tiles that all rows see whole come in order; NaN is left to the safe pass, which its sums ask for.
-        sums = sums + merged((state[4], state[5]), scores, column_start + column_span[None, :], not MASKED)
+        sums = sums + (tl.maximum(state[4], scores),)
     return sums
 
 
@@ -159,12 +157,6 @@ def store_sums(
 
 
 @triton.jit
-def store_best(best, outputs, facts, inside):
-    """Write the best scores of rows and their columns."""
-    store_places(best[0], best[1], outputs[len(outputs) - 2], outputs[len(outputs) - 1], facts, inside)
-
-
-@triton.jit
 def store_slopes(pooled, beside, outputs, at, row_start, inside, facts, BLOCK_VALUE_DIM: tl.constexpr):
     """Write the values averaged by slope, and (Σ slope, entropy) of rows."""
     slope_total = beside[3]
@@ -181,7 +173,7 @@ def pool_rows(
     inputs,  # queries, their strides, keys, …, values, …, weights of channels, …
     # The output, its strides; peaks and totals (entries, splits, n_queries); flags. Of a rule with a threshold, that is
     # the total and is there; and errors, alpha − 1 of entries; values averaged by slope, (Σ slope, entropy) of rows.
-    # The best scores and their columns, if any.
+    # Floors of the best scores, if any.
     outputs,
     terms,  # of each step
     mask,
@@ -235,7 +227,7 @@ def pool_rows(
             beside = beside + (pooled,)
     state = (peak, total, pooled, beside)
     if BEST > 0:
-        state = state + nothing_best(ROWS, BEST)
+        state = state + (tl.full((ROWS, COLUMNS), -float("inf"), tl.float32),)
     # What steps need of columns is asked for one tile ahead: nobody then waits for it.
     last = tl.maximum(to_whole, 1) - 1
     first = tl.minimum(from_whole, last) * COLUMNS
@@ -270,10 +262,12 @@ def pool_rows(
         RULE, SINK, SPLIT, VALUE_DIM, BLOCK_VALUE_DIM, ROWS,
     )  # fmt: skip
     if BEST > 0:
-        kept = state[4]
+        groups: tl.constexpr = COLUMNS // 2 if 4 * BEST <= COLUMNS else COLUMNS
+        unit = 1.0
         if FOLDS and len(STEPS) == 0:
-            kept = kept * scale
-        store_best((kept, state[5]), outputs, facts, rows < n_queries)
+            unit = scale
+        floors = with_margin(floor_of(folded(state[4], groups), BEST), unit)
+        tl.store(outputs[len(outputs) - 1] + facts, floors, mask=rows < n_queries)
     broken = tl.max(tl.where(inside & is_not_finite(pooled), 1, 0))
     flag = flag_place(entry, row_start, n_queries, ROWS) * n_splits + split
     tl.store(outputs[4] + flag, broken)

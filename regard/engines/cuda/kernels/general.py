@@ -39,7 +39,7 @@ def pool_any_rows(
     # in, whether values are averaged by slope; then of what the mask is made.
     codes,
     FORM: tl.constexpr, STEPS: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BEST: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Blocks of rows: those that are flagged, or all."""
     n_queries, n_keys, low, high, n1, n2 = decoded_all(sizes)
@@ -56,7 +56,7 @@ def pool_any_rows(
             pool_any_block(
                 each, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale,
                 n_splits, rule, kinds, has_sink, is_split, centred, dim, value_dim, flag_columns,
-                FORM, STEPS, ROUGH, PRECISION, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
+                FORM, STEPS, ROUGH, PRECISION, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
             )  # fmt: skip
 
 

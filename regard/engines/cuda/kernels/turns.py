@@ -10,8 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.best import nothing_best
-from regard.engines.cuda.kernels.forward import add_tile, store_best, store_slopes, store_sums
+from regard.engines.cuda.kernels.forward import add_tile, store_slopes, store_sums
 from regard.engines.cuda.kernels.row_blocks import load_block
 from regard.engines.cuda.kernels.scored_tiles import masked_tile
 from regard.engines.cuda.kernels.thresholds import (
@@ -38,7 +37,7 @@ def pool_any_block(
     program, inputs, outputs, terms, mask, sink, dropout, n_queries, n_keys, low, high, n1, n2, scale, n_splits,
     RULE, MASK, SINK, SPLIT, CENTRED, DIM, VALUE_DIM, FLAG_COLUMNS,
     FORM: tl.constexpr, STEPS: tl.constexpr, ROUGH: tl.constexpr, PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BEST: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The output and the statistics of a block of rows; its sums, where `SPLIT`, over one share of the keys.
 
@@ -69,8 +68,6 @@ def pool_any_block(
         by_slope = (turn == AVERAGES).to(tl.int32)
         beside = (threshold, less_one, by_slope, nothing, nothing)
         state = (peak, nothing, tl.zeros((ROWS, BLOCK_VALUE_DIM), tl.float32), beside)
-        if BEST > 0:
-            state = state + nothing_best(ROWS, BEST)
         for tile in range(from_tile, to_tile):
             of_columns = load_line(terms, origins, at, tile * COLUMNS, column_span, n_keys, STEPS, True, True, False)
             scores, allowed = masked_tile(
@@ -85,7 +82,7 @@ def pool_any_block(
                 state = add_tile(
                     state, scores, allowed, known, inputs, outputs, dropout, at, row_start, tile * COLUMNS, sizes,
                     scale, RULE, VALUE_DIM,
-                    STEPS, True, False, True, True, True, ROUGH, PRECISION, BLOCK_VALUE_DIM, ROWS, COLUMNS, BEST,
+                    STEPS, True, False, True, True, True, ROUGH, PRECISION, BLOCK_VALUE_DIM, ROWS, COLUMNS, 0,
                 )  # fmt: skip
         if turn == LOOKS:
             peak, bracket = threshold_of_two(two, n_keys, less_one, RULE, ROUGH)
@@ -104,8 +101,6 @@ def pool_any_block(
                     state[0], total, state[2], outputs, sink, at, entry, split, row_start, n_queries, n_splits,
                     RULE, SINK, SPLIT, VALUE_DIM, BLOCK_VALUE_DIM, ROWS,
                 )  # fmt: skip
-                if BEST > 0:
-                    store_best((state[4], state[5]), outputs, facts, rows < n_queries)
                 turn = tl.where((RULE >= ENTMAX_ANY) & (CENTRED != 0), AVERAGES, ENDS)
             else:
                 store_slopes(state[2], state[3], outputs, at, row_start, inside, facts, BLOCK_VALUE_DIM)
