@@ -39,7 +39,7 @@ def settle_heaviest(
     if RULE == SOFTMAX:
         weights = exp2((scores - peaks[:, None]) * LOG2_E) / totals[:, None]
     else:
-        weights = numerators(scores, columns >= 0, RULE, True, False)
+        weights = numerators(scores, columns >= 0, LOG2_E, RULE, True, False)
         if RULE == PROPORTIONAL:
             weights = weights / totals[:, None]
     weights = tl.where(columns < 0, 0.0, weights)
