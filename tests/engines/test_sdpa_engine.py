@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 import regard
 from regard import Allowed, Causal, GlobalKeys, KeyMask, Padding, Window, attend, plan
 from regard.engines import Reference, Sdpa
+from regard.engines.sdpa.fused_call import are_few_rows, pool_row_by_row
 from regard.engines.sdpa.sdpa_engine import _prepare
 from regard.errors import EngineRefusal
 from regard.problem import make_problem
@@ -247,3 +249,11 @@ def test_an_output_can_be_changed_in_place_until_its_gradient_is_asked_for(name)
     output += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):  # as PyTorch's own
         output.sum().backward()
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_rows_that_see_every_key_may_pass_for_heads(groups):
+    query, key, value = torch.randn(2, 6, 5, 8), torch.randn(2, groups, 40, 8), torch.randn(2, groups, 40, 8)
+    expected = scaled_dot_product_attention(query, key, value, scale=0.3, enable_gqa=True)
+    torch.testing.assert_close(pool_row_by_row(query, key, value, 0.3), expected)
+    assert not are_few_rows(query, key)  # on a CPU

@@ -28,6 +28,10 @@ from regard.weights import Weights
 # There it is known which kernel runs. Elsewhere PyTorch chooses, and each keeps what it needs in a graph of its own.
 CALLED_BY_NAME = frozenset({"cpu"})
 
+# Of one query, PyTorch's kernels for GPUs split the keys over the whole device, and heads that share them read them once;
+# of several they take a program for each head, up to ten times as long. Rows that see every key may pass for heads.
+FEW_ROWS, MANY_KEYS = 64, 512
+
 Three = tuple[Tensor, Tensor, Tensor]
 
 
@@ -53,6 +57,8 @@ class Call(NamedTuple):
 
     def compute(self) -> Tensor:
         """The output, `(batch, heads, n_queries, value_dim)`."""
+        if self.mask is None and not self.is_causal and are_few_rows(self.query, self.key):
+            return self.finish(pool_row_by_row(self.query, self.key, self.value, self.scale))
         return self.finish(scaled_dot_product_attention(self.query, self.key, self.value, **self._options()))
 
     def finish(self, output: Tensor) -> Tensor:
@@ -92,6 +98,22 @@ class Frame:
             output = output.contiguous()
         self.guard.mend_output(output)
         return output
+
+
+def are_few_rows(query: Tensor, key: Tensor) -> bool:
+    """Whether `pool_row_by_row` is quicker, of rows that all see every key."""
+    if not query.is_cuda or not 1 < query.shape[-2] <= FEW_ROWS or key.shape[-2] < MANY_KEYS:
+        return False
+    trains = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
+    return not trains and not torch.compiler.is_compiling()
+
+
+def pool_row_by_row(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    """The output, `(batch, heads, n_queries, dim)`, with each row as one more head on the same keys."""
+    batch, heads, n_queries, dim = query.shape
+    lone = query.reshape(batch, heads * n_queries, 1, dim)
+    output = scaled_dot_product_attention(lone, key, value, scale=scale, enable_gqa=True)
+    return output.reshape(batch, heads, n_queries, value.shape[-1])
 
 
 def fold(grid: Grid, left: Tensor, right: Tensor, values: Tensor) -> Three | None:

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 
 from regard.engines import torch_internals
-from regard.engines.sdpa.fused_call import Call, Frame, fold, pool_fused
+from regard.engines.sdpa.fused_call import Call, Frame, are_few_rows, fold, pool_fused, pool_row_by_row
 from regard.grid import Grid
 from regard.masks import Causal, Mask
 from regard.scores import Dot, ScaledDot, Score
@@ -85,7 +85,10 @@ def pool_plainly(
         call = Call(*folded, None, None, is_causal, scale, dim)
         output = pool_fused(frame, call, queries, keys, values)
     else:
-        output = scaled_dot_product_attention(*folded, is_causal=is_causal, scale=scale)
+        if not on_cpu and are_few_rows(folded[0], folded[1]):  # on a GPU, there is no mask here
+            output = pool_row_by_row(*folded, scale)
+        else:
+            output = scaled_dot_product_attention(*folded, is_causal=is_causal, scale=scale)
         if n_axes == 3:
             output = output.squeeze(0)
         elif n_axes != 4:

@@ -8,6 +8,7 @@ import torch
 import regard
 from regard import attend, nn
 from regard.engines.cuda.cuda_kernels import CudaKernels
+from regard.engines.sdpa import fused_call, shortcut
 from regard.testing import MASKS, RULES, SCORES, Case
 
 if not torch.cuda.is_available():
@@ -296,3 +297,18 @@ def test_tiny_calls_in_training_wait_for_nothing_and_replay(monkeypatch, mask):
         # The way back drops what the way forward has: the output is linear in the values.
         torch.testing.assert_close((to_values * v).sum(), output.sum(), rtol=1e-4, atol=1e-3)
     assert not torch.equal(*seen)
+
+
+@pytest.mark.parametrize("n_queries", [2, 5, 64])
+def test_few_rows_over_many_keys_pass_for_heads(monkeypatch, n_queries):
+    q, k, v = (torch.randn(2, 3, n, 64, device="cuda", dtype=torch.bfloat16) for n in (n_queries, 900, 900))
+    expected = attend(*(each.double() for each in (q, k, v)), engine="reference")
+    plain = attend(q, k, v)
+    torch.testing.assert_close(plain.double(), expected, rtol=2e-2, atol=2e-2)
+    calls = []
+    by_row = fused_call.pool_row_by_row
+    for module in (shortcut, fused_call):
+        monkeypatch.setattr(module, "pool_row_by_row", lambda *given: calls.append(1) or by_row(*given))
+    assert torch.equal(attend(q, k, v), plain)
+    torch.testing.assert_close(attend(q, k, v, engine="sdpa"), plain)
+    assert len(calls) == 2
