@@ -78,10 +78,20 @@ def _compile(launches: Sequence[_Launch]) -> None:
     launches = [each for each in launches if isinstance(each.kernel, JITFunction)]  # not one that is interpreted
     if len(launches) < 2:
         return
-    threads = ThreadPoolExecutor(min(len(launches), os.cpu_count() or 1))
-    with _notice.if_slow(), threads as executor, AsyncCompileMode(executor):
-        for each in launches:
-            each.kernel.warmup(*each.arguments, grid=(each.n_programs,), **each.constants, **each.options)
+    device = torch.cuda.current_device()
+
+    def load(compiled: Any) -> None:
+        """Have what launches a kernel compiled, too, and the kernel on the device."""
+        with torch.cuda.device(device):
+            _ = compiled.result().run
+
+    with _notice.if_slow(), ThreadPoolExecutor(min(len(launches), os.cpu_count() or 1)) as executor:
+        with AsyncCompileMode(executor):
+            made = [
+                each.kernel.warmup(*each.arguments, grid=(each.n_programs,), **each.constants, **each.options)
+                for each in launches
+            ]
+        list(executor.map(load, [each for each in made if hasattr(each, "result")]))
 
 
 def launch(

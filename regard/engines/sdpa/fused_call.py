@@ -28,9 +28,10 @@ from regard.weights import Weights
 # There it is known which kernel runs. Elsewhere PyTorch chooses, and each keeps what it needs in a graph of its own.
 CALLED_BY_NAME = frozenset({"cpu"})
 
-# Of one query, PyTorch's kernels for GPUs split the keys over the whole device, and heads that share them read them once;
-# of several they take a program for each head, up to ten times as long. Rows that see every key may pass for heads.
-FEW_ROWS, MANY_KEYS = 64, 512
+# Of one query, PyTorch's kernels for GPUs split the keys over the whole device, and heads that share keys read them
+# once. Of several they take a program for each head, up to ten times as long. Rows that see every key may pass for
+# heads: quicker, on an H200, for so many rows of all heads.
+FEW_ROWS, MANY_KEYS = 2048, 512
 
 Three = tuple[Tensor, Tensor, Tensor]
 
@@ -102,7 +103,9 @@ class Frame:
 
 def are_few_rows(query: Tensor, key: Tensor) -> bool:
     """Whether `pool_row_by_row` is quicker, of rows that all see every key."""
-    if not query.is_cuda or not 1 < query.shape[-2] <= FEW_ROWS or key.shape[-2] < MANY_KEYS:
+    if not query.is_cuda or query.shape[-2] < 2 or key.shape[-2] < MANY_KEYS:
+        return False
+    if math.prod(query.shape[:-1]) > FEW_ROWS:
         return False
     trains = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
     return not trains and not torch.compiler.is_compiling()

@@ -17,6 +17,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver, jit
 
+from regard.engines.cuda import launcher
 from regard.engines.cuda.cuda_kernels import CudaKernels
 from regard.engines.cuda.launch import Launch
 from regard.engines.kernels import dispatch
@@ -63,6 +64,7 @@ def main() -> int:
     driver.set_active(Absent())
     dispatch._KERNELS["cpu"] = CudaKernels()
     Launch._precision = property(lambda launch: "whole" if launch.is_whole else "tf32x3")
+    launcher._compile = lambda launches: None  # one after the other, here
     launch, seen, failed = jit.JITFunction.run, set(), 0
 
     def compile_only(kernel, *arguments, grid, warmup, **settings):

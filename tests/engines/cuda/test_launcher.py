@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -227,19 +228,34 @@ def test_nothing_is_launched_where_the_body_fails():
     assert len(kernel.compilations) == 1
 
 
-def test_several_kernels_are_compiled_at_the_same_time(monkeypatch):
+def test_several_kernels_are_compiled_and_loaded_at_the_same_time(monkeypatch):
     import triton
 
-    meeting = threading.Barrier(2, timeout=20)
+    meetings = [threading.Barrier(2, timeout=20) for _ in range(2)]
+
+    class Loading:
+        @property
+        def run(self):
+            return meetings[1].wait()
 
     class Compiling(Kernel):
         def warmup(self, *arguments, grid, **constants):
-            active().submit(id(self), meeting.wait, lambda made: None, lambda made: None)
+            return active().submit(id(self), compiled, ignored, ignored)
+
+    def compiled():
+        meetings[0].wait()
+        return Loading()
+
+    def ignored(made):
+        pass
 
     active = triton.runtime._async_compile.active_mode.get
     monkeypatch.setattr(triton, "JITFunction", Kernel)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     kernels, layout, x = [Compiling(), Compiling()], empty_layout(), torch.empty(64)
     with launcher.compiled_together():
         for kernel in kernels:
             run(kernel, layout, x)
     assert [len(kernel.compilations) for kernel in kernels] == [1, 1]
+    assert [meeting.n_waiting for meeting in meetings] == [0, 0]

@@ -115,7 +115,9 @@ def facts_of_weights(weight, numbers, scale, DIM, STEPS: tl.constexpr):
 def prepared_line(side, at, PADDED: tl.constexpr):
     """Where what was prepared for the first vector of a tile begins. Blocks are whole tiles."""
     start = tl.cast(side[2], tl.int64)
-    return side[5] + start_of(side[6], at) + (start // PREPARED * (2 * PADDED * PREPARED) + start % PREPARED)
+    line = side[5] + start_of(side[6], at) + (start // PREPARED * (2 * PADDED * PREPARED) + start % PREPARED)
+    # Tiles begin at multiples of 16 vectors. Triton 3.6 does not see that, and would load numbers one by one.
+    return tl.multiple_of(line, 16)
 
 
 @triton.jit
