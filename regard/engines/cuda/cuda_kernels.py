@@ -85,8 +85,10 @@ class CudaKernels(Kernels):
 
         # Measured on an H200: a pair's exponentials, its products, and those again for three gradients.
         per_pair = (0.3 + 0.5 * work.depth) if work.half else (1.0 + 5.5 * work.depth)
-        # Thresholds take a pass or three first, and slopes a product more where somebody trains: estimated.
-        passes = 3.0 if work.rule == "threshold" else 1.0
+        if work.width > 1:
+            per_pair += 0.25 * work.width
+        # Thresholds take a pass or three first, and chosen keys are found in two and gathered.
+        passes = {"sums": 1.0, "threshold": 3.0, "choice": 4.5}[work.rule]
         seconds = work.pairs * work.live * per_pair * PICO * (passes + 3.3 * work.training)
         small = not work.training and work.pairs <= SMALL  # one launch, which is soon known by heart
         calls = 100 if small else (970 if work.training else 210) + (110 if work.masked else 0)
