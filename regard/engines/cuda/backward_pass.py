@@ -197,10 +197,10 @@ def _differentiate(
     length = launch.n_queries if by_rows else launch.n_keys
     n_programs = launch.n_entries * blocks_of(length, settings.rows if by_rows else settings.columns)
     flags, filled = launch.flags(n_programs), _filled(outputs)
-    inputs = launch.inputs
-    if program.prepared:
+    inputs = launch.walked
+    if program.is_walked:
         # Where each program keeps the slopes of the tile that it is at.
-        inputs = *launch.walked[:-1], (*launch.walked[-1], launch.empty(n_programs, settings.rows * settings.columns))
+        inputs = *inputs[:-1], (*inputs[-1], launch.empty(n_programs, settings.rows * settings.columns))
     launch.run(
         kernel,
         n_programs,
@@ -244,13 +244,13 @@ def _kinds(outputs: tuple[Any, ...]) -> list[object]:
 
 
 def _row_settings(launch: Launch) -> Settings:
-    if launch.program.prepared:
+    if launch.program.is_walked:
         return walked_back_settings(launch.shape)
     return row_settings(launch.shape, shared_memory(launch.device))
 
 
 def _column_settings(launch: Launch) -> Settings:
-    if launch.program.prepared:
+    if launch.program.is_walked:
         own, other, warps, stages = walked_back_settings(launch.shape)
         return Settings(other, own, warps, stages)
     return column_settings(launch.shape, shared_memory(launch.device))

@@ -125,7 +125,7 @@ def _settings(launch: Launch) -> Settings:
         "forward",
         lambda: (
             walked_settings(launch.shape, launch.n_queries)
-            if launch.program.prepared
+            if launch.program.is_walked
             else forward_settings(launch.shape, launch.n_queries, shared_memory(launch.device))
         ),
     )

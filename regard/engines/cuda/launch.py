@@ -78,7 +78,7 @@ class Launch:
 
     @cached_property
     def walked(self) -> tuple[Any, ...]:
-        """The inputs, and what was prepared for walks along channels."""
+        """The inputs, and what was prepared of them, if anything."""
         prepared, given = self.program.prepared, self.inputs
         if not prepared:
             return given

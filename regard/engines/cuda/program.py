@@ -43,7 +43,7 @@ class Program:
     right: Tensor
     values: Tensor
     weight: Tensor | None  # of channels, (..., channels)
-    prepared: tuple[Tensor, ...]  # of queries and of keys, see `channels.py`; none where channels are not walked
+    prepared: tuple[Tensor, ...]  # of queries and of keys, see `channels.py`: for walks along channels, or norms
     sink: Tensor | None  # one that is a tensor
     form: int  # its code
     scale: float
@@ -54,6 +54,11 @@ class Program:
     rule: int  # its code
     is_small: bool  # whether kernels for any rule and mask compute it all
     beside: tuple[tuple[int, ...], ...] = ()  # strides of tensors that are no part of the problem
+
+    @property
+    def is_walked(self) -> bool:
+        """Whether scores are sums over channels of prepared coordinates, and no products."""
+        return len(self.prepared) > 2
 
     @property
     def batch(self) -> Batch:
@@ -248,11 +253,13 @@ def _form_code(form: Form) -> int:
 
 
 def _prepared(form: Form, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
-    """Coordinates and their ranges, of queries and of keys; nothing where products serve."""
-    if not isinstance(form, ChannelForm) or (form.function == "square" and form.weight is None):
+    """Coordinates and their ranges, of queries and of keys; their norms where products serve for distances."""
+    if not isinstance(form, ChannelForm):
         return ()
-    from regard.engines.cuda.channels import prepared  # imports Triton, which may be missing
+    from regard.engines.cuda.channels import prepared, prepared_norms  # imports Triton, which may be missing
 
+    if form.function == "square" and form.weight is None:
+        return prepared_norms(left, right, float(form.scale))
     return (*prepared(left, _form_code(form)), *prepared(right, _form_code(form)))
 
 

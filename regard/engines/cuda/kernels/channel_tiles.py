@@ -88,7 +88,10 @@ def side_of(inputs, start, span, length, RIGHT: tl.constexpr, FORM: tl.constexpr
     """Queries or keys of a tile: pointer, strides, the first, a span, how many; and what was prepared, if it was."""
     side = (inputs[2 * RIGHT], inputs[2 * RIGHT + 1], start, span, length)
     if FORM != CHANNELS and len(inputs) % 2 == 1:
-        side = side + inputs[len(inputs) - 1][4 * RIGHT : 4 * RIGHT + 4]
+        if len(inputs[len(inputs) - 1]) > 7:
+            side = side + inputs[len(inputs) - 1][4 * RIGHT : 4 * RIGHT + 4]
+        else:  # norms, where products serve
+            side = side + inputs[len(inputs) - 1][2 * RIGHT : 2 * RIGHT + 2]
     return side
 
 

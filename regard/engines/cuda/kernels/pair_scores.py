@@ -73,12 +73,60 @@ def squared_norms(vectors):
 
 
 @triton.jit
+def store_norms(
+    vectors, norms, block, length, entry_stride, stride, scale, DIM, BLOCK_DIM: tl.constexpr, ROWS: tl.constexpr
+):
+    """Write `scaled_norms` of a block of vectors of a batch entry; 0 for what does not exist."""
+    n_blocks = tl.cdiv(length, ROWS)
+    entry, span, dims = tl.cast(block // n_blocks, tl.int64), tl.arange(0, ROWS), tl.arange(0, BLOCK_DIM)
+    places = block % n_blocks * ROWS + span
+    base = vectors + entry * entry_stride + places.to(tl.int64)[:, None] * stride + dims[None, :]
+    found = tl.load(base, mask=(places < length)[:, None] & (dims < DIM)[None, :], other=0.0)
+    found = scaled_norms(squared_norms(found), scale, vectors.dtype.element_ty)
+    tl.store(norms + tl.cast(block, tl.int64) * ROWS + span, found)
+
+
+@triton.jit(do_not_specialize=["n_queries", "n_keys", "n_left", "left_entry", "left_row", "right_entry", "right_row"])
+def prepare_norms(
+    left, right, of_left, of_right, n_queries, n_keys, n_left, left_entry, left_row, right_entry, right_row, scale, DIM,
+    BLOCK_DIM: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """What norms are in scores, of all batch entries, in blocks, of which so many are of queries."""
+    program = tl.program_id(0)
+    if program < n_left:
+        store_norms(left, of_left, program, n_queries, left_entry, left_row, scale, DIM, BLOCK_DIM, ROWS)
+    else:
+        store_norms(right, of_right, program - n_left, n_keys, right_entry, right_row, scale, DIM, BLOCK_DIM, ROWS)
+
+
+@triton.jit
 def norms_of(vectors, weight, numbers, scale, inputs, DIM, STEPS: tl.constexpr, FORM: tl.constexpr):
     """‖left‖², of squared distances; where channels are walked, facts of their weights."""
-    if FORM != CHANNELS and len(inputs) % 2 == 1:
+    if FORM != CHANNELS and len(inputs[len(inputs) - 1]) > 7:
         norms = facts_of_weights(weight, numbers, scale, DIM, STEPS)
     else:
         norms = squared_norms(vectors)
+    return norms
+
+
+@triton.jit
+def scaled_norms(norms, scale, DTYPE: tl.constexpr):
+    """What a norm is in a score; NaN where products do not serve. Each side has half of the room; NaN stays."""
+    most = NEAR
+    if tl.float32 != DTYPE:
+        most = NEAR_IN_HALF
+    norms = norms * scale
+    return tl.where(tl.abs(norms) > most / 2, float("nan"), norms)
+
+
+@triton.jit
+def norms_beside(vectors, side, at, scale):
+    """`scaled_norms` of a tile: as they were prepared, if they were, for more vectors than there are."""
+    if len(side) > 5:
+        line = tl.multiple_of(side[5] + start_of(side[6], at) + side[2], 16)
+        norms = tl.load(line + side[3])
+    else:
+        norms = scaled_norms(squared_norms(vectors), scale, vectors.dtype)
     return norms
 
 
@@ -115,18 +163,12 @@ def pair_scores(
     elif left.shape[0] == 1:
         values = channel_values(left.to(tl.float32), right.to(tl.float32), inputs, FORM)
         scores = tl.sum(values * weight[None, :], 1)[None, :] * scale
-    elif len(sides[0]) > 5:
+    elif len(sides[0]) > 7:
         scores = walked_scores(sides, inputs, at, norms, DIM, FORM, left.shape[0], right.shape[0]) * scale
     elif EXACT:
         scores = summed_channels(sides, inputs, at, DIM, FORM) * scale
     else:
-        most = NEAR
-        if left.dtype != tl.float32:
-            most = NEAR_IN_HALF
-        of_left, of_right = norms * scale, squared_norms(right) * scale
-        # Half of the room for each side. NaN stays.
-        of_left = tl.where(tl.abs(of_left) > most / 2, float("nan"), of_left)
-        of_right = tl.where(tl.abs(of_right) > most / 2, float("nan"), of_right)
+        of_left, of_right = scaled_norms(norms, scale, left.dtype), norms_beside(right, sides[1], at, scale)
         scores = scored_product(left, right, PRECISION) * (-2.0 * scale) + (of_left[:, None] + of_right[None, :])
     return scores
 
@@ -134,7 +176,7 @@ def pair_scores(
 @triton.jit
 def no_differences(inputs, SIZE: tl.constexpr, BLOCK_DIM: tl.constexpr, FORM: tl.constexpr):
     """Sums for each channel of some vectors, as `add_differences` has them: nothing so far."""
-    if FORM != DOT and (FORM != CHANNELS and len(inputs) % 2 == 1):
+    if FORM != DOT and (FORM != CHANNELS and len(inputs[len(inputs) - 1]) > 7):
         found = nothing_walked(SIZE, BLOCK_DIM)
     else:
         found = tl.zeros((SIZE, BLOCK_DIM), tl.float32)
@@ -159,7 +201,7 @@ def add_differences(
     PRECISION: tl.constexpr,
 ):
     """found + Σ_j dS ∂φ/∂left and squares + Σ_j dS φ, for each channel; of what they are, see `all_differences`."""
-    if len(sides[0]) > 5:
+    if len(sides[0]) > 7:
         found, squares = walk_slopes(found, squares, slopes, sides, inputs, at, DIM, FORM, dims.shape[0], SQUARES)
         sums += tl.sum(slopes, 1)
     elif EXACT:
@@ -174,7 +216,7 @@ def add_differences(
 def all_differences(found, sums, left, inputs, FORM: tl.constexpr, SQUARES: tl.constexpr, EXACT: tl.constexpr):
     """Σ_j dS ∂φ/∂left or, for `SQUARES`, Σ_j dS φ, `(vectors, dims)`, of all that was added; `sums`: Σ_j dS."""
     if FORM != DOT:
-        if FORM != CHANNELS and len(inputs) % 2 == 1:
+        if FORM != CHANNELS and len(inputs[len(inputs) - 1]) > 7:
             found = walked_sums(found, sums, FORM, SQUARES)
         elif not (EXACT or SQUARES):
             # Where products serve, half of it without what left itself gives.
