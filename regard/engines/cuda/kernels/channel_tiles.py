@@ -315,12 +315,14 @@ def walked_sums(found, slopes_summed, FORM: tl.constexpr, VALUES: tl.constexpr):
 @triton.jit
 def loaded_channels(pointers, channels, PADDED: tl.constexpr, HALF: tl.constexpr):
     """Coordinates of one half of the channels and of the other, 0 beyond the last."""
+    # As `walk_slopes` says of the one half. Triton 3.9 forgets it in the sum.
+    second = tl.max_contiguous(pointers + HALF, (1, 8, 2, 4))
     if PADDED == 2 * HALF:
-        found = (tl.load(pointers), tl.load(pointers + HALF))
+        found = (tl.load(pointers), tl.load(second))
     else:
         found = (
             tl.load(pointers, mask=channels < PADDED, other=0.0),
-            tl.load(pointers + HALF, mask=channels + HALF < PADDED, other=0.0),
+            tl.load(second, mask=channels + HALF < PADDED, other=0.0),
         )
     return found
 
