@@ -14,6 +14,7 @@ from regard.engines.cuda.kernels.pair_scores import (
     DOT,
     add_differences,
     all_differences,
+    load_summed,
     load_tile,
     load_weights,
     no_differences,
@@ -88,9 +89,14 @@ def differentiate_column_tile(
             raw = scored_product(keys, queries, PRECISION)
         else:
             raw = pair_scores(keys, queries, norms, sides, weight, inputs, at, scale, DIM, FORM, EXACT, PRECISION)
-    to_output = load_tile(
-        gradient[0], gradient[1], at, row_start, row_span, sizes[0], value_dims, VALUE_DIM, not MASKED
-    )
+    if len(inputs) % 2 == 1 and gradient[0].dtype.element_ty == tl.float32:
+        to_output = load_summed(
+            gradient[0], gradient[1], at, row_start, row_span, sizes[0], VALUE_DIM, BLOCK_VALUE_DIM, not MASKED
+        )
+    else:
+        to_output = load_tile(
+            gradient[0], gradient[1], at, row_start, row_span, sizes[0], value_dims, VALUE_DIM, not MASKED
+        )
     over_values = scored_product(values, to_output, PRECISION)
     keep = 1.0
     if DROPOUT:
