@@ -14,6 +14,7 @@ from regard.engines.cuda.kernels.pair_scores import (
     DOT,
     add_differences,
     all_differences,
+    load_summed,
     load_tile,
     load_weights,
     no_differences,
@@ -58,7 +59,7 @@ from regard.engines.cuda.kernels.tile_weights import (
 @triton.jit
 def differentiate_column_tile(
     found, block, of_rows, facts, inputs, gradient, terms, mask, line, dropout, at, entry, row_start,
-    column_start, sizes, scale, RULE, MASK, DIM, VALUE_DIM,
+    column_start, sizes, scale, RULE, MASK, CENTRED, DIM, VALUE_DIM,
     FORM: tl.constexpr, STEPS: tl.constexpr, EXCLUDES: tl.constexpr, FOLDS: tl.constexpr, MASKED: tl.constexpr,
     DROPOUT: tl.constexpr, LEARNS: tl.constexpr, SAFE: tl.constexpr, EXACT: tl.constexpr, ROUGH: tl.constexpr,
     PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr, BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr,
@@ -78,9 +79,6 @@ def differentiate_column_tile(
             mask, bounds, at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=True
         )
     queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, sizes[0], dims, DIM, not MASKED)
-    to_output = load_tile(
-        gradient[0], gradient[1], at, row_start, row_span, sizes[0], value_dims, VALUE_DIM, not MASKED
-    )
     sides = (
         side_of(inputs, column_start, column_span, sizes[1], 1, FORM),
         side_of(inputs, row_start, row_span, sizes[0], 0, FORM),
@@ -91,6 +89,14 @@ def differentiate_column_tile(
             raw = scored_product(keys, queries, PRECISION)
         else:
             raw = pair_scores(keys, queries, norms, sides, weight, inputs, at, scale, DIM, FORM, EXACT, PRECISION)
+    if len(inputs) % 2 == 1 and gradient[0].dtype.element_ty == tl.float32:
+        to_output = load_summed(
+            gradient[0], gradient[1], at, row_start, row_span, sizes[0], VALUE_DIM, BLOCK_VALUE_DIM, not MASKED
+        )
+    else:
+        to_output = load_tile(
+            gradient[0], gradient[1], at, row_start, row_span, sizes[0], value_dims, VALUE_DIM, not MASKED
+        )
     over_values = scored_product(values, to_output, PRECISION)
     keep = 1.0
     if DROPOUT:
@@ -100,8 +106,9 @@ def differentiate_column_tile(
         terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, 1.0, STEPS,
         True, by_sum,
     )  # fmt: skip
+    by_row = load_facts(facts, entry, row_start, row_span, sizes[0], RULE, CENTRED, ROUGH, not MASKED)
     weights, slopes, more = tile_gradients(
-        raw, over_values, keep, numbers, of_tile, allowed, facts, terms, scale,
+        raw, over_values, keep, numbers, of_tile, allowed, by_row, terms, scale,
         RULE, STEPS, EXCLUDES, FOLDS, LEARNS, MASKED, SAFE, ROUGH, True,
     )  # fmt: skip
     learned = added(learned, more, LEARNS)
@@ -187,10 +194,9 @@ def differentiate_column_block(
     if not SAFE:
         for tile in range(from_whole, to_whole):
             of_rows = load_line(terms, origins, at, tile * ROWS, row_span, n_queries, STEPS, False, by_sum, True)
-            of_facts = load_facts(facts, entry, tile * ROWS, row_span, n_queries, RULE, CENTRED, ROUGH, True)
             found = differentiate_column_tile(
-                found, known, of_rows, of_facts, inputs, gradient, terms, mask, line, dropout, at,
-                entry, tile * ROWS, column_start, sizes, scale, RULE, MASK, DIM, VALUE_DIM,
+                found, known, of_rows, facts, inputs, gradient, terms, mask, line, dropout, at,
+                entry, tile * ROWS, column_start, sizes, scale, RULE, MASK, CENTRED, DIM, VALUE_DIM,
                 FORM, STEPS, EXCLUDES, FOLDS, False, DROPOUT, LEARNS, SAFE, EXACT, ROUGH, PRECISION,
                 BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
             )  # fmt: skip
@@ -198,10 +204,9 @@ def differentiate_column_block(
     for place in range(0, before + tl.maximum(to_tile - to_whole, 0)):
         tile = tl.where(place < before, from_tile + place, to_whole + place - before)
         of_rows = load_line(terms, origins, at, tile * ROWS, row_span, n_queries, STEPS, False, by_sum, False)
-        of_facts = load_facts(facts, entry, tile * ROWS, row_span, n_queries, RULE, CENTRED, ROUGH, False)
         found = differentiate_column_tile(
-            found, known, of_rows, of_facts, inputs, gradient, terms, mask, line, dropout, at,
-            entry, tile * ROWS, column_start, sizes, scale, RULE, MASK, DIM, VALUE_DIM,
+            found, known, of_rows, facts, inputs, gradient, terms, mask, line, dropout, at,
+            entry, tile * ROWS, column_start, sizes, scale, RULE, MASK, CENTRED, DIM, VALUE_DIM,
             FORM, STEPS, EXCLUDES, FOLDS, True, DROPOUT, LEARNS, SAFE, EXACT or SAFE, ROUGH, PRECISION,
             BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
         )  # fmt: skip

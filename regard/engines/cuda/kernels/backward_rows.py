@@ -74,7 +74,6 @@ def differentiate_row_tile(
             mask, bounds, at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=False
         )
     keys = load_tile(inputs[2], inputs[3], at, column_start, column_span, sizes[1], dims, DIM, not MASKED)
-    values = load_tile(inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED)
     sides = (
         side_of(inputs, row_start, row_span, sizes[0], 0, FORM),
         side_of(inputs, column_start, column_span, sizes[1], 1, FORM),
@@ -85,6 +84,7 @@ def differentiate_row_tile(
             raw = scored_product(queries, keys, PRECISION)
         else:
             raw = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, DIM, FORM, EXACT, PRECISION)
+    values = load_tile(inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED)
     over_values = scored_product(to_output, values, PRECISION)
     keep = 1.0
     if DROPOUT:

@@ -20,7 +20,7 @@ import triton.language as tl
 
 from regard.engines.cuda import launch_settings
 from regard.engines.cuda.kernels.channels import ABSOLUTE, CHANNELS, SQUARE, TANH
-from regard.engines.cuda.kernels.elementary import INSTRUCTIONS, computed_once, exp2, reciprocal
+from regard.engines.cuda.kernels.elementary import INSTRUCTIONS, exp2, reciprocal
 from regard.engines.cuda.kernels.tile_scores import SCALE, start_of
 
 PREPARED = tl.constexpr(launch_settings.PREPARED)  # vectors of a block
@@ -273,6 +273,8 @@ def walked_scores(
                 else:
                     total += tl.where(one != other, weights[i], 0.0)
             left, right, weights = following[0], following[1], following[2]
+    # As `computed_once`, but still laid out as it was walked: one way through shared memory is left, not two.
+    total = tl.sum(total[:, :, :, :, None], 4)
     return as_product(tl.reshape(tl.permute(total, (2, 0, 3, 1)), (OWN, OTHER)))
 
 
@@ -280,7 +282,7 @@ def walked_scores(
 def as_product(tile):
     """A tile, laid out as products of matrices are, which sum rows in a few steps: a product of nothing is added."""
     nothing = tl.zeros((tile.shape[0], 16), tl.bfloat16)
-    return tl.dot(nothing, tl.zeros((16, tile.shape[1]), tl.bfloat16), computed_once(tile))
+    return tl.dot(nothing, tl.zeros((16, tile.shape[1]), tl.bfloat16), tile)
 
 
 @triton.jit
@@ -316,12 +318,14 @@ def walked_sums(found, slopes_summed, FORM: tl.constexpr, VALUES: tl.constexpr):
 @triton.jit
 def loaded_channels(pointers, channels, PADDED: tl.constexpr, HALF: tl.constexpr):
     """Coordinates of one half of the channels and of the other, 0 beyond the last."""
+    # As `walk_slopes` says of the one half. Triton 3.9 forgets it in the sum.
+    second = tl.max_contiguous(pointers + HALF, (1, 8, 2, 4))
     if PADDED == 2 * HALF:
-        found = (tl.load(pointers), tl.load(pointers + HALF))
+        found = (tl.load(pointers), tl.load(second))
     else:
         found = (
             tl.load(pointers, mask=channels < PADDED, other=0.0),
-            tl.load(pointers + HALF, mask=channels + HALF < PADDED, other=0.0),
+            tl.load(second, mask=channels + HALF < PADDED, other=0.0),
         )
     return found
 
@@ -380,7 +384,9 @@ def two_others(others, of_pairs, place, channels, OWN: tl.constexpr, PADDED: tl.
     line = others + place * PADDED
     first = loaded_channels(line, channels, PADDED, HALF)
     second = loaded_channels(line + PADDED, channels, PADDED, HALF)
-    return first, second, tl.load(of_pairs + place * OWN), tl.load(of_pairs + (place * OWN + OWN))
+    # Of two axes, so that one load has several numbers: Triton 3.6 does not see it where a thread has others beside.
+    of_first, of_second = tl.load(of_pairs + place * OWN), tl.load(of_pairs + (place * OWN + OWN))
+    return first, second, of_first[:, None, :, None], of_second[:, None, :, None]
 
 
 @triton.jit
@@ -429,14 +435,18 @@ def walk_slopes(
         OWN: tl.constexpr = slopes.shape[0]
         OTHER: tl.constexpr = slopes.shape[1]
         HIGH: tl.constexpr = found[0].shape[0]
-        own = tl.arange(0, HIGH)[:, None, None, None] + HIGH * tl.arange(0, OWN // HIGH)[None, None, :, None]
+        own = tl.arange(0, HIGH)[:, None] + HIGH * tl.arange(0, OWN // HIGH)[None, :]
         channels = tl.arange(0, PER_THREAD)[None, :, None, None]
         channels += PER_THREAD * tl.arange(0, BLOCK_DIM // 2 // PER_THREAD)[None, None, None, :]
         tile = inputs[len(inputs) - 1][8] + tl.program_id(0).to(tl.int64) * (OWN * OTHER)
+        tile = tl.multiple_of(tile, 16)
         tl.debug_barrier()  # everybody has read the slopes of the last tile
         tl.store(tile + tl.arange(0, OWN)[:, None] + OWN * tl.arange(0, OTHER)[None, :], slopes)
         tl.debug_barrier()
-        line = turned_line(sides[0], at, PADDED) + own * PADDED + channels
+        line = turned_line(sides[0], at, PADDED) + own[:, None, :, None] * PADDED + channels
+        # Threads go along lanes first, then lines, as these numbers order the axes; Triton 3.6 would begin with a
+        # thread's own vectors, and give it one of them and four times as many channels.
+        line = tl.max_contiguous(line, (1, 8, 2, 4))
         here = loaded_channels(line, channels, PADDED, BLOCK_DIM // 2)
         others, of_pairs = turned_line(sides[1], at, PADDED) + channels, tile + own
         if FORM == TANH:

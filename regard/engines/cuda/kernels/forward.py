@@ -7,7 +7,7 @@ import triton.language as tl
 
 from regard.engines.cuda.kernels.elementary import LOG2_E, exp2, is_not_finite
 from regard.engines.cuda.kernels.floors import floor_of, folded, with_margin
-from regard.engines.cuda.kernels.pair_scores import load_tile, store_tile
+from regard.engines.cuda.kernels.pair_scores import load_summed, load_tile, store_tile
 from regard.engines.cuda.kernels.products import pooled_product, slope_product
 from regard.engines.cuda.kernels.row_blocks import load_block
 from regard.engines.cuda.kernels.scored_tiles import masked_tile, store_scores
@@ -92,7 +92,14 @@ def add_tile(
                     entropy += entropies(found, ROUGH)
             found = tl.where(turn != 0, slopes, found)
         beside = (threshold, less_one, turn, slope_total, entropy) + beside[5:]
-    values = load_tile(inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED)
+    if len(inputs) % 2 == 1 and inputs[4].dtype.element_ty == tl.float32:
+        values = load_summed(
+            inputs[4], inputs[5], at, column_start, column_span, sizes[1], VALUE_DIM, BLOCK_VALUE_DIM, not MASKED
+        )
+    else:
+        values = load_tile(
+            inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED
+        )
     if DROPOUT:
         keep = keep_factors(hashes, column_start + column_span, dropout, TURNED=False)
         found, slopes = found * keep, slopes * keep
