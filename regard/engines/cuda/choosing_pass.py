@@ -130,7 +130,8 @@ def _settle_candidates(
     room, n_blocks = SPACE * kept(k), launch.n_entries * blocks_of(launch.n_queries, settings.rows)
     words = launch.empty(*rows, room // 2, dtype=torch.int64)
     counts, flags = launch.empty(*rows, dtype=torch.int32), launch.flags(n_blocks)
-    known = floors is not None
+    known, program, scale = floors is not None, launch.program, launch.program.scale
+    plain = program.form == codes.DOT and program.weight is None and not program.steps
     found = words, counts, flags, launch.empty(*rows) if floors is None else floors
     launch.run(
         find_candidates,
@@ -147,7 +148,7 @@ def _settle_candidates(
             launch.program.scale,
             k,
         ),
-        {"KNOWN": known, "WORDS": room // 2, **_constants(launch, settings)},
+        {"KNOWN": known, "FOLDS": plain and 1e-6 < scale < 1e6, "WORDS": room // 2, **_constants(launch, settings)},
         settings.options,
         variant=(known, room),
     )
@@ -160,7 +161,6 @@ def _settle_candidates(
         {"num_warps": 1},
         variant=room,
     )
-    plain = launch.program.form == codes.DOT and launch.program.weight is None and not launch.program.steps
     settled = SETTLED_ROWS if plain and room <= MOST_PLACED else 1
     launch.run(
         settle_candidates,

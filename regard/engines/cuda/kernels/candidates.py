@@ -28,6 +28,8 @@ from regard.engines.cuda.kernels.tile_scores import (
 )
 from regard.engines.cuda.kernels.tile_weights import SCORES
 
+EQUAL = tl.constexpr(2.0**-22)  # of a number: others that are closer may be equal to it in another unit
+
 
 @triton.jit
 def set_bits(bits):
@@ -71,36 +73,46 @@ def find_candidates(
     scale,
     chosen,
     FORM: tl.constexpr, STEPS: tl.constexpr, MASK: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
-    DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, KNOWN: tl.constexpr, WORDS: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    DIM: tl.constexpr, BLOCK_DIM: tl.constexpr, KNOWN: tl.constexpr, FOLDS: tl.constexpr, WORDS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Which columns may be among the best of a block of rows. `KNOWN`: whether floors are."""
+    """Which columns may be among the best of a block of rows.
+
+    `KNOWN`: whether floors are. `FOLDS`: whether scores are compared before they are multiplied by the scale.
+    """
     of_program, tiles = load_rows(
         inputs, terms, mask, n_queries, n_keys, low, high, n1, n2, 1,
         FORM, STEPS, MASK, DIM, BLOCK_DIM, False, ROWS, COLUMNS,
     )  # fmt: skip
     sizes = (n_queries, n_keys)
+    unit = scale
+    if FOLDS:
+        unit = 1.0
     rows = of_program[2] + tl.arange(0, ROWS)
     inside = rows < n_queries
     lines = tl.cast(of_program[0][7], tl.int64) * n_queries + rows
     if KNOWN:
         floor = tl.load(outputs[3] + lines, mask=inside, other=0.0)
+        if FOLDS:
+            floor = tl.where(floor <= LOWEST, LOWEST, tl.maximum(floor / scale, LOWEST))
     else:
         tops = tl.full((ROWS, COLUMNS), -float("inf"), tl.float32)
         for tile in range(tiles[0], tiles[1]):
             found = seen_tile(
-                tile, of_program, inputs, terms, mask, sizes, scale, MASK, DIM,
+                tile, of_program, inputs, terms, mask, sizes, unit, MASK, DIM,
                 FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS, False, True,
             )  # fmt: skip
             tops = tl.maximum(tops, found)
         floor = floor_of(tops, chosen)
+        if FOLDS:
+            floor = tl.maximum(floor - tl.abs(floor) * EQUAL, LOWEST)  # what is equal when it is multiplied
         tl.store(outputs[3] + lines, floor, mask=inside)
     to = outputs[0] + lines * WORDS
     count = tl.zeros((ROWS,), tl.int32)
     from_whole, to_whole = of_program[4], of_program[5]
     for tile in range(from_whole, to_whole):
         found = seen_tile(
-            tile, of_program, inputs, terms, mask, sizes, scale, MASK, DIM,
+            tile, of_program, inputs, terms, mask, sizes, unit, MASK, DIM,
             FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS, True, True,
         )  # fmt: skip
         count += store_words(found, floor, count, to, inside, tile * COLUMNS, WORDS, ROWS, COLUMNS)
@@ -108,7 +120,7 @@ def find_candidates(
     for place in range(0, before + tl.maximum(tiles[1] - to_whole, 0)):
         tile = tl.where(place < before, tiles[0] + place, to_whole + place - before)
         found = seen_tile(
-            tile, of_program, inputs, terms, mask, sizes, scale, MASK, DIM,
+            tile, of_program, inputs, terms, mask, sizes, unit, MASK, DIM,
             FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS, False, True,
         )  # fmt: skip
         count += store_words(found, floor, count, to, inside, tile * COLUMNS, WORDS, ROWS, COLUMNS)
