@@ -46,6 +46,7 @@ class Passes:
         self._problem = problem
         self._engine = engine
         self._by_reference = isinstance(engine, Reference)
+        self._handed_over = False
         self._progress = Progress(f"{problem.grid.n_queries:,} × {problem.grid.n_keys:,} weights")
 
     def undisturbed(self) -> AbstractContextManager[None]:
@@ -76,6 +77,15 @@ class Passes:
                 return pooled
         with self._passes(1), self._disturbed():
             return Pooled(pool_by_strips(self._problem), self._statistics_by_strips, None)
+
+    def hand_over(self) -> Tensor:
+        """The pooled output, which is not kept: whoever takes it may change it."""
+        pooled = self.pooled
+        if not self.by_strips:
+            self.__dict__["_statistics"] = pooled.statistics
+        del self.__dict__["pooled"]
+        self._handed_over = True
+        return pooled.output
 
     @property
     def statistics(self) -> Statistics:
@@ -281,6 +291,11 @@ class Passes:
     def have_pooled(self) -> bool:
         """Whether the output is there."""
         return "pooled" in self.__dict__
+
+    @property
+    def had_pooled(self) -> bool:
+        """Whether the output was there, if it was not handed over."""
+        return self._handed_over or self.have_pooled
 
     @property
     def compiles(self) -> bool:
