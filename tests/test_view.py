@@ -253,6 +253,17 @@ def test_what_was_not_asked_for_is_none():
     assert [each is None for each in view_of().collect(received=True)] == [True, True, False, True]
 
 
+@pytest.mark.parametrize("engine", ["reference", "tiled", "sdpa"])
+def test_an_output_that_was_changed_is_computed_again(engine):
+    q, k, v = torch.randn(3, 2, 300, 16)
+    view = weigh(q, k, v, engine=engine)
+    view.collect(top=3, output=True)
+    output = view.output
+    expected, _ = output.clone(), output.zero_()
+    assert torch.equal(view.output, expected)
+    torch.testing.assert_close(view.entropy(), weigh(q, k, v, engine=engine).entropy())
+
+
 @pytest.mark.parametrize("engine", ["reference", "tiled", "sdpa", None])
 def test_the_output_is_what_attend_gives(engine):
     tensors = drawn(2)

@@ -8,6 +8,7 @@ come from the same computation, which `engines/strips.py` is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -38,13 +39,18 @@ class _Terms(NamedTuple):
 
 
 class Rounding:
-    """How far apart two roundings of the scores of a problem may be."""
+    """How far apart two roundings of the scores of a problem may be.
 
-    def __init__(self, problem: AttentionProblem) -> None:
+    Args:
+        problem: Whose scores.
+        longest: The lengths of the longest vectors of a product, left and right, if they are known.
+    """
+
+    def __init__(self, problem: AttentionProblem, longest: Sequence[float] | None = None) -> None:
         self._rule, self._eps = problem.rule, torch.finfo(problem.compute_dtype).eps
         known = not (isinstance(self._rule, _PROPORTIONAL) or problem.queries.is_meta or is_tracing())
         with torch.no_grad():
-            self._terms = _terms_of(problem.form) if known else _Terms(0.0, 0.0)
+            self._terms = _terms_of(problem.form, longest) if known else _Terms(0.0, 0.0)
 
     @property
     def is_small(self) -> bool:
@@ -111,9 +117,10 @@ def _peaks(rule: Weights, statistics: Statistics) -> Tensor | None:
     return statistics[0] if _has_peaks(rule) else None
 
 
-def _terms_of(form: Form) -> _Terms:
+def _terms_of(form: Form, longest: Sequence[float] | None = None) -> _Terms:
     if type(form) is DotForm:
-        size = abs(form.scale) * _longest(form.left) * _longest(form.right)
+        left, right = (_longest(form.left), _longest(form.right)) if longest is None else longest
+        size = abs(form.scale) * left * right
         terms = _Terms(size, size)
     elif type(form) is ChannelForm:
         terms = _terms_of_channels(form)

@@ -6,6 +6,7 @@ that are computed twice, everything comes from strips of the definition, which a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -22,10 +23,11 @@ from regard.engines.rounding import Rounding
 from regard.engines.state import Pooled
 from regard.engines.strips import pool_by_strips, strips_of
 from regard.engines.tile_stream import Stream, Tile
-from regard.engines.tiled import in_range, pool_stream
+from regard.engines.tiled import in_range, need_no_look, pool_stream
 from regard.masks import Cover, Selected
 from regard.problem import AttentionProblem
 from regard.progress import Progress
+from regard.scores.form import DotForm
 from regard.tensors import without_autocast
 from regard.view.readings import Reader, TopWeights
 from regard.weights import OneHot, Statistics, TopK, Uniform
@@ -44,6 +46,7 @@ class Passes:
         self._problem = problem
         self._engine = engine
         self._by_reference = isinstance(engine, Reference)
+        self._handed_over = False
         self._progress = Progress(f"{problem.grid.n_queries:,} × {problem.grid.n_keys:,} weights")
 
     def undisturbed(self) -> AbstractContextManager[None]:
@@ -74,6 +77,15 @@ class Passes:
                 return pooled
         with self._passes(1), self._disturbed():
             return Pooled(pool_by_strips(self._problem), self._statistics_by_strips, None)
+
+    def hand_over(self) -> Tensor:
+        """The pooled output, which is not kept: whoever takes it may change it."""
+        pooled = self.pooled
+        if not self.by_strips:
+            self.__dict__["_statistics"] = pooled.statistics
+        del self.__dict__["pooled"]
+        self._handed_over = True
+        return pooled.output
 
     @property
     def statistics(self) -> Statistics:
@@ -126,8 +138,21 @@ class Passes:
         """Whether it is known beforehand that tiles do not serve."""
         problem = self._problem
         # Tiles do not keep NaN and infinity with those alone who see them; and the reference is asked for its own.
-        defined = not problem.rule.streams or self._by_reference or problem.may_leak
-        return defined or self._rounding.is_large
+        if not problem.rule.streams or self._by_reference:
+            return True
+        self._look()
+        return problem.may_leak or self._rounding.is_large
+
+    def _look(self) -> None:
+        """Have kernels look at all numbers at once: whether they are finite, and how large scores may be."""
+        problem, form = self._problem, self._problem.form
+        plain = type(form) is DotForm and form.left is problem.queries and form.right is problem.keys
+        if not plain or "may_leak" in problem.__dict__ or not need_no_look(self._stream) or self._compiled is None:
+            return
+        longest = self._compiled.longest()
+        if longest is not None and all(map(math.isfinite, longest)):  # else a sum of squares may have overflowed
+            problem.__dict__["may_leak"] = False
+            self.__dict__["_rounding"] = Rounding(problem, longest[:2])
 
     @cached_property
     def _rounding(self) -> Rounding:
@@ -266,6 +291,11 @@ class Passes:
     def have_pooled(self) -> bool:
         """Whether the output is there."""
         return "pooled" in self.__dict__
+
+    @property
+    def had_pooled(self) -> bool:
+        """Whether the output was there, if it was not handed over."""
+        return self._handed_over or self.have_pooled
 
     @property
     def compiles(self) -> bool:

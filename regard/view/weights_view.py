@@ -80,9 +80,9 @@ class WeightsView:
         return found.tensor.clone() if found.version is None else found.tensor  # nobody counts changes of that one
 
     def _compute_output(self) -> Tensor:
-        if not self._tracks and (self._passes.pools or self._passes.have_pooled):
-            # Readings take the statistics from the same pass. A copy: what passes keep is nobody's to change.
-            return self._passes.pooled.output.to(self._problem.dtype, copy=True)
+        if not self._tracks and (self._passes.pools or self._passes.had_pooled):
+            # Readings take the statistics from the same pass.
+            return self._passes.hand_over().to(self._problem.dtype)
         if self._passes.is_sharp:
             return pool_by_strips(self._fresh())  # whose weights every reading has
         return self._engine.run(self._fresh())

@@ -10,7 +10,11 @@ from torch import Tensor
 from regard.engines.cuda.best_pass import best_listed, best_of_shares, best_scored, kept
 from regard.engines.cuda.forward_pass import LEAST_TILES, PROGRAMS, PROGRAMS_OF_ONE, pool_with_floors
 from regard.engines.cuda.general_pass import scores_of
-from regard.engines.cuda.kernels.candidates import find_candidates, list_candidates, settle_candidates
+from regard.engines.cuda.kernels.candidates import (
+    find_candidates,
+    list_candidates,
+    settle_candidates,
+)
 from regard.engines.cuda.kernels.choosing import choose_columns
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launch_settings import Settings, block_of, blocks_of, choice_settings, shared_memory
@@ -19,6 +23,8 @@ from regard.engines.kernels import codes
 
 GROUPS = 2  # of columns, for each key that is chosen by candidates
 SPACE = 4  # for candidates, for each place among the best
+SETTLED_ROWS, GATHERED = 8, 32  # whose products a program settles, and channels of all their keys at once
+MOST_PLACED = 64  # room for candidates of a row that are settled so
 LISTED_ROWS = 4  # whose words become lists in one program, of one warp
 
 # What these kernels are compiled for, of what every kernel over tiles is.
@@ -124,7 +130,8 @@ def _settle_candidates(
     room, n_blocks = SPACE * kept(k), launch.n_entries * blocks_of(launch.n_queries, settings.rows)
     words = launch.empty(*rows, room // 2, dtype=torch.int64)
     counts, flags = launch.empty(*rows, dtype=torch.int32), launch.flags(n_blocks)
-    known = floors is not None
+    known, program, scale = floors is not None, launch.program, launch.program.scale
+    plain = program.form == codes.DOT and program.weight is None and not program.steps
     found = words, counts, flags, launch.empty(*rows) if floors is None else floors
     launch.run(
         find_candidates,
@@ -141,7 +148,7 @@ def _settle_candidates(
             launch.program.scale,
             k,
         ),
-        {"KNOWN": known, "WORDS": room // 2, **_constants(launch, settings)},
+        {"KNOWN": known, "FOLDS": plain and 1e-6 < scale < 1e6, "WORDS": room // 2, **_constants(launch, settings)},
         settings.options,
         variant=(known, room),
     )
@@ -154,9 +161,10 @@ def _settle_candidates(
         {"num_warps": 1},
         variant=room,
     )
+    settled = SETTLED_ROWS if plain and room <= MOST_PLACED else 1
     launch.run(
         settle_candidates,
-        n_rows,
+        launch.n_entries * blocks_of(launch.n_queries, settled),
         (
             launch.inputs,
             outputs,
@@ -168,8 +176,13 @@ def _settle_candidates(
             launch.program.scale,
             k,
         ),
-        {"ROOM": room, **{name: launch.codes[name] for name in ("FORM", "STEPS", "DIM", "BLOCK_DIM")}},
-        {"num_warps": 2 if block_of(launch.dim) > 64 else 1},
+        {
+            "ROOM": room,
+            "ROWS": settled,
+            "AT_ONCE": min(GATHERED, block_of(launch.dim)),
+            **{name: launch.codes[name] for name in ("FORM", "STEPS", "DIM", "BLOCK_DIM")},
+        },
+        {"num_warps": 2 if settled > 1 or block_of(launch.dim) > 64 else 1},
         variant=(room, len(outputs)),
     )
     return flags

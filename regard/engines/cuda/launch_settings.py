@@ -91,8 +91,11 @@ def choice_settings(shape: Shape, kept: int, n_queries: int, memory: int) -> Set
     """Of the pass that finds the best keys of each row, so many of them."""
     if n_queries == 1:
         return Settings(1, 64, 1, 1)
-    few = n_queries <= 16
-    choice = Settings(16, 64, 1, 1) if few or kept > 64 else Settings(64, 64, 4, 2)
+    if n_queries <= 16 or kept > 64:
+        choice = Settings(16, 64, 1, 1)
+    else:
+        # A block reads all keys: where products are as fast as those of half precision, larger ones wait less for them.
+        choice = Settings(128, 64, 8, 3) if shape.itemsize == 2 and n_queries > 64 else Settings(64, 64, 4, 2)
     return _fitting(choice, shape, memory, backward=False)
 
 

@@ -185,13 +185,15 @@ def listing_of(lists: Tensor, n_keys: int) -> tuple[Tensor, Tensor]:
     """
     *batch, n_queries, width = lists.shape
     n_entries, pairs = math.prod(batch), n_queries * width
-    # All batch entries are sorted at once, by as few bits as numbers take.
-    dtype = torch.int32 if n_entries * (n_keys + 1) < 1 << 31 else torch.int64
-    entries = torch.arange(n_entries, device=lists.device, dtype=dtype)[:, None]
-    keys = lists.reshape(n_entries, pairs).to(dtype)
-    keys = torch.where(keys < 0, n_keys, keys) + entries * (n_keys + 1)
+    # All batch entries are sorted at once, by as few bits as numbers take: empty slots first, then each key's.
+    n_numbers = n_entries * (n_keys + 1)
+    dtype = next(each for each in (torch.int16, torch.int32, torch.int64) if n_numbers <= 2 * torch.iinfo(each).max)
+    entries = torch.arange(n_entries, device=lists.device)[:, None]
+    first = entries * (n_keys + 1) + (torch.iinfo(dtype).min + 1)
+    keys = torch.empty(n_entries, pairs, dtype=dtype, device=lists.device)
+    torch.add(lists.reshape(n_entries, pairs).clamp(min=-1), first, out=keys)
     ordered, place = keys.flatten().sort(stable=True)
-    wanted = torch.arange(n_entries * (n_keys + 1), device=lists.device, dtype=dtype)
-    begins = torch.searchsorted(ordered, wanted).reshape(n_entries, n_keys + 1) - entries * pairs
+    wanted = (first + torch.arange(n_keys + 1, device=lists.device)).to(dtype)
+    begins = torch.searchsorted(ordered, wanted) - entries * pairs
     rows = place % max(pairs, 1) // max(width, 1)
     return rows.reshape(*batch, pairs), begins.reshape(*batch, n_keys + 1)

@@ -14,7 +14,7 @@ from regard.engines.cuda.choosing_pass import best_scores, pool_and_find
 from regard.engines.cuda.launch import Launch
 from regard.engines.cuda.launcher import on_device
 from regard.engines.cuda.program import is_small, translate
-from regard.engines.cuda.reading_pass import MOST_KEPT, Place, Sums, facts_to_read, fits, read, settle, weigh
+from regard.engines.cuda.reading_pass import MOST_KEPT, Place, Sums, facts_to_read, fits, longest, read, settle, weigh
 from regard.engines.kernels.codes import ORDERED, SCORES
 from regard.engines.kernels.protocol import Compiled, Readable
 from regard.engines.kernels.support import RULES
@@ -74,6 +74,11 @@ class ReadableCudaProblem(Readable):
         self._advance(1.0)
         return found
 
+    def longest(self) -> tuple[float, ...]:
+        problem = replace(self._given, mask=None).around(self._given.form)
+        with on_device(problem.grid.device):
+            return longest(Launch(translate(problem, rule=SCORES)))
+
     def takes(self, targets: Mapping[str, Tensor]) -> bool:
         return fits(targets)
 
@@ -82,23 +87,28 @@ class ReadableCudaProblem(Readable):
             with on_device(self._problem.grid.device):
                 best = best_scores(Launch(translate(self._problem, rule=SCORES)), _n_best(targets))
                 doubtful = settle(self._whole, statistics, best, targets)
-            if not bool(doubtful):
-                targets = {name: each for name, each in targets.items() if name not in _HEAVIEST}
+            self._read_doubtful(statistics, targets, doubtful)
+            targets = {name: each for name, each in targets.items() if name not in _HEAVIEST}
         if targets:
             self._read(statistics, targets)
         else:
             self._advance(1.0)
 
-    def _read(self, statistics: Statistics, targets: Mapping[str, Tensor]) -> None:
-        """Show every weight to readings."""
+    def _read_doubtful(self, statistics: Statistics, targets: Mapping[str, Tensor], doubtful: Tensor) -> None:
+        """Have the heaviest found among all weights, if the device says so."""
+        self._read(statistics, {name: targets[name] for name in _HEAVIEST}, (doubtful,))
+
+    def _read(self, statistics: Statistics, targets: Mapping[str, Tensor], flags: tuple[Tensor, ...] = ()) -> None:
+        """Show every weight to readings; where there is a flag, only if it is set."""
         grid = self._problem.grid
         sums = Sums(targets, math.prod(grid.batch_shape))
         with on_device(grid.device):
             for rows in self._blocks():
                 launch = self._launch(rows)
                 facts = facts_to_read(launch, _of_rows(statistics, rows))
-                read(launch, facts, targets, sums, Place(rows.start, grid.n_queries))
-                self._advance(len(rows) / grid.n_queries)
+                read(launch, facts, targets, sums, Place(rows.start, grid.n_queries), flags)
+                if not flags:
+                    self._advance(len(rows) / grid.n_queries)
             sums.write()
 
     @property
@@ -117,9 +127,8 @@ class ReadableCudaProblem(Readable):
             output, peaks, totals, *best = pool_and_find(launch, _n_best(targets))
             doubtful = settle(launch, (peaks, totals), (best[0], best[1]), targets)
         pooled = Pooled(output, (peaks, totals), None)
+        self._read_doubtful(pooled.statistics, targets, doubtful)
         self._advance(1.0)
-        if bool(doubtful):
-            self._read(pooled.statistics, {name: targets[name] for name in _HEAVIEST})
         return pooled
 
     def weights(self, statistics: Statistics, rows: range, columns: range) -> Tensor:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.engines.cuda.backward_pass import facts_of
+from regard.engines.cuda.kernels.flags import find_longest
 from regard.engines.cuda.kernels.heaviest import settle_heaviest
 from regard.engines.cuda.kernels.readings import read_rows, weigh_rows
 from regard.engines.cuda.launch import ADDING, Facts, Launch
@@ -26,8 +29,10 @@ from regard.weights import Statistics
 PROGRAMS = 8  # for each multiprocessor: shares of rows that end sooner leave room for others
 MOST_BYTES = 1 << 25  # of the sums over each share that keys receive, and of those of pictures
 MOST_KEPT = 128  # of the heaviest of a row, which stay in registers
+MOST_MADE = 64  # tensors of lines and columns of pictures, and of shares, which are kept
 MOST_COMPARED = 4096  # numbers of a tile at once, as columns of a picture
 
+MEASURED_ROWS, MEASURED_BLOCKS, MEASURING_WARPS = 64, 4, 8  # of vectors whose lengths a program looks at
 SETTLED = 128  # of the best of rows that a program settles
 
 _TOTALS = ("least", "total", "most", "count")
@@ -69,12 +74,33 @@ class Sums:
 
     def add(self, name: str, shares: Tensor) -> None:
         """Add a reading by shares, `(entries, shares, …)`, in their order."""
-        total = shares.sum(1, dtype=torch.float64)
+        one = shares.shape[1] == 1
+        total = shares.squeeze(1).double() if one else shares.sum(1, dtype=torch.float64)
         self._sums[name] = total if name not in self._sums else self._sums[name] + total
 
     def write(self) -> None:
         for name, total in self._sums.items():
             self._targets[name].copy_(total.view(self._targets[name].shape))
+
+
+def longest(launch: Launch) -> tuple[float, ...]:
+    """The length of the longest of queries, keys and values; inf or NaN where a number or its square is not finite."""
+    found = launch.empty(3).zero_()
+    bits = found.view(torch.int32)
+    lengths = launch.n_queries, launch.n_keys, launch.n_keys
+    for place, length in enumerate(lengths):
+        vectors, strides = launch.inputs[2 * place : 2 * place + 2]
+        width = vectors.shape[-1]
+        launch.run(
+            find_longest,
+            launch.n_entries * blocks_of(length, MEASURED_ROWS * MEASURED_BLOCKS),
+            (vectors, strides, bits[place:], length, *launch.batch_sizes),
+            {"WIDTH": width, "BLOCK_WIDTH": block_of(width), "ROWS": MEASURED_ROWS, "BLOCKS": MEASURED_BLOCKS},
+            {"num_warps": MEASURING_WARPS},
+            variant=(place, width),
+            fresh=(bits[place:],),
+        )
+    return tuple([math.sqrt(each) for each in found.tolist()])
 
 
 def facts_to_read(launch: Launch, statistics: Statistics) -> Facts:
@@ -115,7 +141,14 @@ def settle(
     return doubtful
 
 
-def read(launch: Launch, facts: Facts, targets: Mapping[str, Tensor], sums: Sums, place: Place) -> None:
+def read(
+    launch: Launch,
+    facts: Facts,
+    targets: Mapping[str, Tensor],
+    sums: Sums,
+    place: Place,
+    flags: tuple[Tensor, ...] = (),
+) -> None:
     """Write what targets ask for of every row, and add what they ask for of others to sums.
 
     Args:
@@ -124,6 +157,7 @@ def read(launch: Launch, facts: Facts, targets: Mapping[str, Tensor], sums: Sums
         targets: As `Readable.read` has them.
         sums: Of keys and pictures.
         place: Of the rows among those of the targets.
+        flags: A number on the device, if nothing is to be written where it is 0.
     """
     beside, n_entries = stand_ins(launch.device), launch.n_entries
     k = targets["top_index"].shape[-1] if "top_index" in targets else 0
@@ -154,6 +188,7 @@ def read(launch: Launch, facts: Facts, targets: Mapping[str, Tensor], sums: Sums
                 sums_of,
                 pictures,
             ),
+            flags,
             shares.edges,
             bins,
             launch.program.terms,
@@ -184,7 +219,7 @@ def read(launch: Launch, facts: Facts, targets: Mapping[str, Tensor], sums: Sums
             **_codes(launch, settings),
         },
         _options(launch, settings),
-        variant=("read", settings, tuple(sorted(targets)), kept, lines, room, pictures.dtype),
+        variant=("read", settings, tuple(sorted(targets)), kept, lines, room, pictures.dtype, len(flags)),
         fresh=(*facts[:2], *targets.values(), sums_of, pictures),
     )
     if received:
@@ -260,18 +295,14 @@ def _shares(launch: Launch, settings: Settings, place: Place, height: int, width
     if not height:
         each = blocks_of(blocks, most) * settings.rows
         count = blocks_of(n_rows, each)
-        return _Shares(count, 1, (_places(count, launch.device) * each).clamp(max=n_rows).int(), count, 1)
+        return _Shares(count, 1, _edges_of_shares(count, each, n_rows, launch.device), count, 1)
     # Of all rows, of which some may be here: several lines for each program, or several programs for each line.
     each, parts = blocks_of(height, most), 1
     if most > height:
         itemsize = _picture_dtype(n_entries, height, width).itemsize
         parts = max(min(most // height, MOST_BYTES // (itemsize * n_entries * height * width)), 1)
-    places = _places(height * parts, launch.device)
-    line, part = places // parts, places % parts
-    first, stop = (_first_row((line + more).clamp(max=height), height, place.all_rows) for more in (0, 1))
-    edges = first + (stop - first) * part // parts - place.first_row
-    lines = height * parts
-    return _Shares(blocks_of(lines, each), parts, edges.clamp(0, n_rows).int(), lines, each)
+    lines, edges = height * parts, _edges_of_lines(height, parts, n_rows, place, launch.device)
+    return _Shares(blocks_of(lines, each), parts, edges, lines, each)
 
 
 def _n_programs(device: torch.device) -> int:
@@ -281,8 +312,20 @@ def _n_programs(device: torch.device) -> int:
     return PROGRAMS * int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def _places(count: int, device: torch.device) -> Tensor:
-    return torch.arange(count + 1, device=device)
+@lru_cache(MOST_MADE)
+def _edges_of_shares(count: int, each: int, n_rows: int, device: torch.device) -> Tensor:
+    """Where shares of so many rows begin, and the last ends."""
+    return _for_any_stream((torch.arange(count + 1, device=device) * each).clamp(max=n_rows).int())
+
+
+@lru_cache(MOST_MADE)
+def _edges_of_lines(height: int, parts: int, n_rows: int, place: Place, device: torch.device) -> Tensor:
+    """Where the parts of each line of a picture begin, among rows that are there, and the last ends."""
+    places = torch.arange(height * parts + 1, device=device)
+    line, part = places // parts, places % parts
+    first, stop = (_first_row((line + more).clamp(max=height), height, place.all_rows) for more in (0, 1))
+    edges = first + (stop - first) * part // parts - place.first_row
+    return _for_any_stream(edges.clamp(0, n_rows).int())
 
 
 def _first_row(line: Tensor, height: int, n_rows: int) -> Tensor:
@@ -290,9 +333,17 @@ def _first_row(line: Tensor, height: int, n_rows: int) -> Tensor:
     return -(-line * n_rows // height)
 
 
+@lru_cache(MOST_MADE)
 def _bins(length: int, size: int, device: torch.device) -> Tensor:
     """The place of each row or column in a picture, as `view/readings.py` has it."""
-    return (torch.arange(length, device=device) * size // length).int()
+    return _for_any_stream((torch.arange(length, device=device) * size // length).int())
+
+
+def _for_any_stream(made: Tensor) -> Tensor:
+    """What is kept: it is waited for, once."""
+    if made.is_cuda:
+        torch.cuda.current_stream(made.device).synchronize()
+    return made
 
 
 def _lines_of_block(rows: int, most: int, length: int) -> int:

@@ -128,6 +128,13 @@ class Readable(Compiled):
         """Inside of `undisturbed`, around large operations of torch: it has the cores again."""
         return nullcontext()
 
+    def longest(self) -> tuple[float, ...] | None:
+        """The length of the longest of left, right and values, inf or NaN where one is not finite; None if not known.
+
+        Asked where that is sooner than to look at each.
+        """
+        return None
+
     @abstractmethod
     def statistics(self) -> Statistics:
         """Those of every row, without the output."""

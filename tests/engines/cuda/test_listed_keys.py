@@ -103,11 +103,12 @@ def test_sums_of_lists_merge():
     torch.testing.assert_close(merged, attend(q, k, v, mask=mask, engine="reference"), rtol=1e-5, atol=1e-5)
 
 
-def test_rows_by_key_ascend():
-    lists = torch.tensor([[[2, 0], [-1, 2], [0, -1]]])
+@pytest.mark.parametrize("n_entries", [1, 3, 14000])
+def test_rows_by_key_ascend(n_entries):
+    lists = torch.tensor([[[2, 0], [-1, 2], [0, -1]]]).expand(n_entries, 3, 2)
     rows, begins = masks.listing_of(lists, 4)
-    assert begins.tolist() == [[0, 2, 2, 4, 4]]
-    assert rows[0, :4].tolist() == [0, 2, 0, 1]
+    assert begins[[0, -1]].tolist() == [[2, 4, 4, 6, 6]] * 2
+    assert rows[[0, -1], 2:].tolist() == [[0, 2, 0, 1]] * 2
 
 
 def test_keys_beyond_the_last_are_left_out_on_a_gpu(monkeypatch):

@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 import regard
 from regard import Allowed, Causal, Dot, Selected, Window, weigh
 from regard.engines import Tiled
-from regard.engines.cuda import cuda_kernels, program, reading_pass
+from regard.engines.cuda import cuda_kernels, program, readable_problem, reading_pass
 from regard.engines.kernels import dispatch
 from regard.engines.reference import define_weights
 from regard.engines.tile_stream import Stream
@@ -48,6 +48,16 @@ def shared(monkeypatch):
 def drawn(*batch, n=N, m=M, dim=5, dtype=torch.float32):
     generator = torch.Generator().manual_seed(0)
     return [torch.randn(*batch, *size, generator=generator).to(DEVICE, dtype) for size in ((n, dim), (m, dim), (m, 3))]
+
+
+def if_flagged(read):
+    """Nothing is read in a pass of its own but what is flagged."""
+
+    def checked(launch, facts, targets, sums, place, flags=()):
+        assert flags
+        read(launch, facts, targets, sums, place, flags)
+
+    return checked
 
 
 def pooled(weights, height, width):
@@ -305,7 +315,7 @@ def test_the_heaviest_are_found_beside_the_output(rule, mask, small, monkeypatch
     with torch.no_grad():
         weights = define_weights(problem)
         view = WeightsView(problem, KERNELS, asked=True)
-        monkeypatch.setattr("regard.engines.cuda.readable_problem.read", None)  # nothing is read in a pass of its own
+        monkeypatch.setattr("regard.engines.cuda.readable_problem.read", if_flagged(readable_problem.read))
         top = view.collect(top=4, output=True).top
         expected = torch.where(weights == 0, -torch.inf, weights).sort(dim=-1, descending=True, stable=True)
         live = expected.values[..., :4] > -torch.inf
@@ -322,3 +332,31 @@ def test_where_equal_weights_go_on_beyond_those_that_were_kept_the_lowest_keys_a
     with torch.no_grad():
         top = view.collect(top=3, output=True).top
     assert top.indices.tolist() == [[0, 1, 2]] * 5
+
+
+@pytest.mark.parametrize("broken", [None, torch.inf, torch.nan])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_one_look_finds_the_longest_vectors_and_what_is_not_finite(place, broken):
+    tensors = [each.transpose(0, 1) for each in drawn(n=300, m=70)]
+    tensors = [each.T.expand(2, *each.T.shape) for each in tensors]
+    if broken is not None:
+        tensors[place] = tensors[place].clone()
+        tensors[place][1, -1, 0] = -broken
+    problem = make_problem(*tensors, score=Dot(), weights=regard.Softmax())
+    longest = Stream((problem,), kernels=True).compiled.readable(lambda share: None).longest()
+    expected = [float(each.norm(dim=-1).amax()) for each in tensors]
+    for each, wanted in zip(longest, expected, strict=True):
+        assert each == pytest.approx(wanted, nan_ok=True)
+
+
+def test_views_look_once(monkeypatch):
+    looks = []
+    monkeypatch.setattr("regard.problem.are_finite", None)
+    monkeypatch.setattr("regard.engines.rounding._longest", None)
+    longest = readable_problem.longest
+    monkeypatch.setattr(readable_problem, "longest", lambda launch: looks.append(longest(launch)) or looks[-1])
+    with torch.no_grad():
+        view = weigh(*drawn(), score=Dot(), engine=KERNELS)
+        view.collect(top=3, entropy=True, output=True)
+        assert view.output.isfinite().all()
+    assert len(looks) == 1

@@ -38,35 +38,36 @@ from regard.engines.cuda.kernels.tile_weights import (
 def ranked_tile(
     of_columns, block, inputs, terms, mask, at, row_start, column_start, is_whole, sizes, scale,
     MASK, DIM, FORM: tl.constexpr, STEPS: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
-    BLOCK_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, LOOSE: tl.constexpr,
+    BLOCK_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, LOOSE: tl.constexpr,
 ):  # fmt: skip
     """What some rows and a tile's columns are compared by. `is_whole`: whether the mask allows every pair.
 
-    `LOOSE`: whether NaN may stay.
+    `WHOLE`: whether it is known to. `LOOSE`: whether NaN may stay.
     """
     row_span, column_span = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     everywhere = tl.full((ROWS, COLUMNS), 1, tl.int1)
     scores, allowed = scored_tile(
         everywhere, of_columns, block, inputs, terms, at, row_start, column_start, sizes,
-        scale, SCORES, DIM, FORM, STEPS, True, False, False, False, EXACT, False, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
+        scale, SCORES, DIM, FORM, STEPS, True, False, WHOLE, False, EXACT, False, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
     )  # fmt: skip
     if FORM == SQUARE and not EXACT:
         # Where products would cancel, which each pair says by itself, whatever stands beside it.
         if tl.max(tl.where(scores != scores, 1, 0)) != 0:
             exact, _ = scored_tile(
                 everywhere, of_columns, block, inputs, terms, at, row_start, column_start, sizes, scale, SCORES, DIM,
-                FORM, STEPS, True, False, False, False, True, False, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
+                FORM, STEPS, True, False, WHOLE, False, True, False, PRECISION, BLOCK_DIM, ROWS, COLUMNS,
             )  # fmt: skip
             scores = tl.where(scores != scores, exact, scores)
     if LOOSE:
         found = tl.where(allowed, scores, -float("inf"))
     else:
         found = ranked(scores, allowed)
-    if is_whole == 0:
-        seen = allowed_pairs(
-            mask, block[4], at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=False
-        )
-        found = tl.where(seen, found, -float("inf"))
+    if not WHOLE:
+        if is_whole == 0:
+            seen = allowed_pairs(
+                mask, block[4], at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=False
+            )
+            found = tl.where(seen, found, -float("inf"))
     return found
 
 
@@ -102,16 +103,16 @@ def load_rows(
 def seen_tile(
     tile, of_program, inputs, terms, mask, sizes, scale, MASK, DIM,
     FORM: tl.constexpr, STEPS: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr, BLOCK_DIM: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LOOSE: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, LOOSE: tl.constexpr,
 ):  # fmt: skip
-    """What the rows of a program and a tile's columns are compared by. `LOOSE`: whether NaN may stay."""
+    """What the rows of a program and a tile's columns are compared by. `WHOLE`, `LOOSE`: as of `ranked_tile`."""
     known, at, row_start, origins, from_whole, to_whole, _ = of_program
     start = tile * COLUMNS
-    of_columns = load_line(terms, origins, at, start, tl.arange(0, COLUMNS), sizes[1], STEPS, True, True, False)
+    of_columns = load_line(terms, origins, at, start, tl.arange(0, COLUMNS), sizes[1], STEPS, True, True, WHOLE)
     is_whole = ((tile >= from_whole) & (tile < to_whole)).to(tl.int32)
     return ranked_tile(
         of_columns, known, inputs, terms, mask, at, row_start, start, is_whole, sizes, scale, MASK, DIM,
-        FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS, LOOSE,
+        FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS, WHOLE, LOOSE,
     )  # fmt: skip
 
 
@@ -148,7 +149,7 @@ def choose_columns(
     for tile in range(tiles[0], tiles[1]):
         found = seen_tile(
             tile, of_program, inputs, terms, mask, (n_queries, n_keys), scale, MASK, DIM,
-            FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS, False,
+            FORM, STEPS, EXACT, PRECISION, BLOCK_DIM, ROWS, COLUMNS, False, False,
         )  # fmt: skip
         best = merged(best, found, tile * COLUMNS + tl.arange(0, COLUMNS)[None, :], True)
     entry, split = tl.cast(of_program[0][7], tl.int64), of_program[6]

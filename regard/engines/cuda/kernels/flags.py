@@ -1,4 +1,4 @@
-"""Whether somebody else's results are finite."""
+"""Whether somebody else's results are finite, and how long vectors are."""
 
 from __future__ import annotations
 
@@ -39,3 +39,27 @@ def flag_broken(
     if ANY:
         if found > 0:
             tl.atomic_max(flags[1], 1)  # whoever sets it: it is the same
+
+
+@triton.jit(do_not_specialize=["length", "n1", "n2"])
+def find_longest(
+    vectors, strides, longest, length, n1, n2,
+    WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
+    """Raise a number to the largest Σ v² of some vectors; a number that is not finite is above all that are.
+
+    Args:
+        vectors, strides: `(…, length, width)`.
+        longest: The bits of the number, which is not negative: they have its order.
+        BLOCKS: How many blocks of `ROWS` vectors a program looks at.
+    """
+    n_blocks = tl.cdiv(length, ROWS * BLOCKS)
+    program = tl.program_id(0)
+    entry, first = program // n_blocks, program % n_blocks * (ROWS * BLOCKS)
+    at, dims, span = place_of(entry, n1, n2), tl.arange(0, BLOCK_WIDTH), tl.arange(0, ROWS)
+    found = tl.zeros((ROWS,), tl.int32)
+    for start in range(first, first + ROWS * BLOCKS, ROWS):
+        tile = load_tile(vectors, strides, at, start, span, length, dims, WIDTH, False).to(tl.float32)
+        bits = tl.sum(tile * tile, 1).to(tl.int32, bitcast=True) & 0x7FFFFFFF  # NaN has a sign
+        found = tl.maximum(found, bits)
+    tl.atomic_max(longest, tl.max(found, 0))

@@ -320,6 +320,7 @@ def read_rows(
     # Of each row: entropies, least, total and largest weight, how many are not 0, the heaviest, their columns. Of
     # shares: what keys receive, and pictures.
     outputs,
+    flags,  # a number that is 0 if nothing is to be done, where that may be
     edges,  # the first row of each line, and the one after the last: of a picture, or of shares
     bins,  # the picture's column of each key
     terms,
@@ -354,6 +355,9 @@ def read_rows(
         LINES: How many lines of the picture a block of rows is made of, each with as many of its rows.
         BINS: Room for its columns that a tile belongs to; 0 to take them one by one.
     """
+    if len(flags) > 0:
+        if tl.load(flags[0]) == 0:
+            return
     program = tl.program_id(0)
     entry, share = program // n_shares, program % n_shares
     if MASK[BOUNDS] != 0 or MASK[LINE] != 0:
