@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from regard.errors import DtypeError, OptionError, ShapeError
 from regard.grid import Align
 from regard.integrations.transformers.model_mask import ModelMask
+from regard.integrations.transformers.placing import UNKNOWN, Unknown
 from regard.integrations.transformers.refusals import refuse_unknown
-from regard.integrations.transformers.replacing import UNKNOWN, Replacement, Unknown, replacement_of
+from regard.integrations.transformers.replacing import Replacement, replacement_of
 from regard.masks import Allowed, Causal, KeyMask, Mask, Selected
 from regard.modes import is_tracing
 from regard.nn.base_layer import pool_and_weigh
@@ -68,12 +69,13 @@ def attention_forward(
             f"`scaling` of {type(module).__name__} must be a number: got a tensor. Multiply the queries by it."
         )
     mask, bias = _read_mask(attention_mask)
-    align = _align_of(attention_mask, query.shape[-2], key.shape[-2])
+    across = getattr(module, "is_causal", None) is False  # as what attends to another sequence, or to all of its own
+    align = _align_of(attention_mask, query.shape[-2], key.shape[-2], across)
     if attention_mask is None and is_causal and query.shape[-2] > 1:
         mask = Causal(None if query.shape[-2] == key.shape[-2] else "start")
     replacement = replacement_of(module)
     if replacement is not None:
-        replacement.check_align(align)
+        replacement.check_align(type(module).__name__, align)
     call = Call(query, key, value, scaling, softcap, mask, bias, position_bias, s_aux, indices, replacement, align)
     dropped = float(dropout) if module.training else 0.0
     wants_weights = output_attentions or _collects_attentions()
@@ -175,8 +177,9 @@ class Call:
 
     def own_score(self) -> Score:
         """The layer's score, without what the call adds to it."""
-        if self.replacement is not None and self.replacement.score is not None:
-            return self.replacement.score
+        score = None if self.replacement is None else self.replacement.score_at(self.align)
+        if score is not None:
+            return score
         score = _scaled_dot(self.scaling, self.queries.shape[-1])
         return score if self.softcap is None else SoftCap(score, self.softcap)
 
@@ -213,14 +216,14 @@ def _as_it_is(pooled: Tensor) -> Tensor:
     return pooled
 
 
-def _align_of(mask: Any, n_queries: int, n_keys: int) -> Align | Unknown:
+def _align_of(mask: Any, n_queries: int, n_keys: int, across: bool) -> Align | Unknown:
     """Where queries stand among keys; nobody knows under a tensor of the model's, which may hide blanks at the end."""
     offset = mask.align if isinstance(mask, ModelMask) else None
     if offset is not None and offset != n_keys - n_queries:
-        return offset
+        return UNKNOWN if across else offset
     if n_queries == n_keys:
         return None
-    return UNKNOWN if isinstance(mask, Tensor) else "end"
+    return UNKNOWN if isinstance(mask, Tensor) or across else "end"
 
 
 def _all_of(masks: list[Mask]) -> Mask:

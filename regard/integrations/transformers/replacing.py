@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Final, Literal, TypeAlias
 
 import torch
 from torch import nn
@@ -11,20 +10,22 @@ from torch import nn
 from regard.errors import OptionError
 from regard.grid import Align
 from regard.integrations.transformers.hosted_layers import IMPLEMENTATION, implementation_of, is_attention
+from regard.integrations.transformers.placing import (
+    UNKNOWN,
+    Unknown,
+    check_moves,
+    is_positional,
+    moving,
+    placed_mask,
+    placed_score,
+)
 from regard.masks import Mask
-from regard.masks.boolean import And, Not, Or
-from regard.masks.positional import Positional
 from regard.nn.layer_names import Layers, choose_layers, find_layers
 from regard.scores import ScaledDot, Score
-from regard.scores.bias import POSITIONAL
 from regard.validation import check_options
 from regard.weights import Softmax, Weights
 
 NAME = "regard"  # of the submodule that a layer keeps its replacement under, and so of its entries in a checkpoint
-
-
-Unknown: TypeAlias = Literal["unknown"]
-UNKNOWN: Final = "unknown"  # where queries stand among keys, if nobody says
 
 
 class Replacement(nn.Module):
@@ -39,44 +40,22 @@ class Replacement(nn.Module):
         """Itself. What wraps it, as PEFT does to save it with an adapter, answers with what is then in use."""
         return self
 
+    def score_at(self, align: Align | Unknown) -> Score | None:
+        """The score, its positional terms where the queries of a call stand among keys."""
+        return None if self.score is None else placed_score(self.score, align)
+
     def mask_on(self, device: torch.device, align: Align | Unknown) -> Mask | None:
         """The mask with its tensors on a device, placed where the queries of a call stand among keys."""
-        return None if self.mask is None else _placed(self.mask, align).to(device)
+        return None if self.mask is None else placed_mask(self.mask, align).to(device)
 
-    def check_align(self, align: Align | Unknown) -> None:
-        """Raise where queries stand at a place that a positional mask or score cannot be told of.
-
-        Raises:
-            OptionError: What was replaced counts from the end of the keys, and the keys of this call end elsewhere.
-        """
-        if align in (None, "end"):
-            return
-        terms = [] if self.score is None else [each for each in self.score.modules() if isinstance(each, POSITIONAL)]
-        by_end = any(each.align in (None, "end") for each in terms if not isinstance(each.align, torch.Tensor))
-        placed = self.mask is None or align != UNKNOWN or _placed(self.mask, align) is self.mask
-        if by_end or not placed:
+    def check_align(self, owner: str, align: Align | Unknown) -> None:
+        """Raise where queries stand at a place that a positional mask or score cannot be told of."""
+        if align == UNKNOWN and is_positional(self.score, self.mask):
             raise OptionError(
-                "A positional score, or a positional mask under a model's own tensor, must have the keys of a call end "
-                "with its queries: got a cache of a fixed size, or a mask of the model's own. Use a dynamic cache, or "
-                "no cache."
+                f"A positional score or mask must know where queries stand among keys: {owner} has not as many of "
+                f"each, and was called with a tensor as its mask, or attends to another sequence. Use a dynamic "
+                f"cache or none, leave the mask to the model, and name in layers= those that attend to their own."
             )
-
-
-def _placed(mask: Mask, align: Align | Unknown) -> Mask:
-    """A mask whose positional parts, but for those that say otherwise, stand where the queries of a call do."""
-    # By type, not isinstance: a user's subclass may be something else.
-    if isinstance(mask, And | Or) and type(mask) in (And, Or):
-        parts = [_placed(each, align) for each in mask.masks]
-        same = all(one is other for one, other in zip(parts, mask.masks, strict=True))
-        return mask if same else type(mask)(*parts)
-    if type(mask) is Not:
-        inner = _placed(mask.mask, align)
-        return mask if inner is mask.mask else Not(inner)
-    if not isinstance(mask, Positional) or isinstance(mask.align, torch.Tensor) or mask.align not in (None, "end"):
-        return mask
-    placed = copy.copy(mask)
-    placed.align = "end" if align == UNKNOWN else align
-    return placed
 
 
 def replacement_of(module: nn.Module) -> Replacement | None:
@@ -105,9 +84,10 @@ def replace(
     Args:
         model: A model of transformers that runs with `attn_implementation="regard"`.
         weights: How scores become weights, in place of the model's softmax, and of its sinks where it has some.
-        score: a(q, k), in place of the model's scaled dot product, and of its soft cap where it has one.
-        mask: Which keys a query may attend to, besides what the model allows. A positional one stands where the queries
-            of a call do, also with a cache, unless its `align` is a number.
+        score: a(q, k), in place of the model's scaled dot product, of its `scaling`, and of its soft cap where it has
+            one.
+        mask: Which keys a query may attend to, besides what the model allows. Positional scores and masks stand where
+            the queries of a call do, also with a cache: `align` is left out.
         layers: Names or numbers of layers, or names of what holds them, as "encoder.layer.3"; all if left out.
 
     Example:
@@ -126,6 +106,7 @@ def replace(
     if weights is None and score is None and mask is None:
         raise OptionError("`weights`, `score` or `mask` must be given: got none. Pass what layers are to use instead.")
     check_options(ScaledDot() if score is None else score, Softmax() if weights is None else weights, mask)
+    check_moves(score, mask)
     chosen = choose_layers(model, layers, "replace")
     for name, layer in chosen.items():
         if not is_attention(layer):
@@ -142,7 +123,7 @@ def replace(
     for layer in chosen.values():
         had = replacement_of(layer) or Replacement(None, None, None)
         given = Replacement(
-            had.score if score is None else copy.deepcopy(score),
+            had.score if score is None else moving(score),
             had.weights if weights is None else copy.deepcopy(weights),
             had.mask if mask is None else mask,
         )
