@@ -106,8 +106,8 @@ def check_code(folder: Path, config: dict[str, Any], options: dict[str, Any]) ->
         )
 
 
-def check_weights(folder: Path, variant: str | None, pickles: bool) -> None:
-    """Raise unless there are weights that may be read, and whole."""
+def check_weights(folder: Path, variant: str | None, pickles: bool) -> list[Path]:
+    """The files that weights will be read from; raises unless they may be read, and are whole."""
     from safetensors import SafetensorError, safe_open
 
     for index in sorted(folder.glob("*.index*.json")):
@@ -133,6 +133,7 @@ def check_weights(folder: Path, variant: str | None, pickles: bool) -> None:
                     pass
         except (SafetensorError, OSError) as error:
             raise CheckpointError(f"{file} must be a whole file: it cannot be read ({error}). Get it again.") from None
+    return files
 
 
 def _check_index(index: Path) -> None:

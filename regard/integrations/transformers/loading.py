@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from textwrap import shorten
@@ -14,6 +15,7 @@ from torch import nn
 from regard.errors import CheckpointError, MissingDependency, OptionError
 from regard.integrations.transformers.checkpoint_folder import check_code, check_folder, check_weights, read_config
 from regard.integrations.transformers.hosted_layers import IMPLEMENTATION, implementation_of, is_attention
+from regard.integrations.transformers.replaced_weights import load_replaced
 
 # What `load` decides, and what would lead around its checks or give something else back than a model.
 OURS = {
@@ -30,18 +32,27 @@ OURS = {
 }
 
 
-def load(path: str | os.PathLike[str], *, kind: Any = None, pickles: bool = False, **options: Any) -> nn.Module:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    kind: Any = None,
+    pickles: bool = False,
+    replace: Callable[[Any], object] | None = None,
+    **options: Any,
+) -> nn.Module:
     """The model in a folder, with its attention on regard, in eval mode; nothing is fetched from the network.
 
     Args:
         path: A folder with config.json and weights in safetensors, as `save_pretrained` writes it.
         kind: Which class loads it, as `transformers.AutoModelForCausalLM`; `transformers.AutoModel` if left out.
         pickles: Whether weights may be read from pickles where there are no safetensors.
+        replace: What is called with the model before replaced parts are read, to replace what the checkpoint was saved
+            with: a function that calls `regard.integrations.transformers.replace`.
         options: For `from_pretrained`, as `dtype`. `trust_remote_code=True` runs Python that the checkpoint names.
 
     Raises:
         CheckpointError: The folder, or a file in it, is missing, damaged, not safe to read, or of a model whose
-            attention does not come to regard.
+            attention does not come to regard; or it was saved with replaced parts, and nothing takes them.
 
     Example:
         >>> import tempfile, transformers
@@ -62,12 +73,17 @@ def load(path: str | os.PathLike[str], *, kind: Any = None, pickles: bool = Fals
         raise OptionError(
             f"`kind` must be a class of transformers that makes models: got {kind!r}. Pass transformers.AutoModel, say."
         )
+    if replace is not None and (not callable(replace) or isinstance(replace, nn.Module)):
+        raise OptionError(
+            f"`replace` must be a function of the model: got {type(replace).__name__}. Pass one that calls "
+            f"regard.integrations.transformers.replace on it."
+        )
     folder = _folder(path)
     check_folder(folder)
     config = read_config(folder / "config.json")
     check_code(folder, config, options)
     _check_kind(folder, config, kind)
-    check_weights(folder, options.get("variant"), pickles)
+    files = check_weights(folder, options.get("variant"), pickles)
     # The second name is for what config.json says under it, which would win otherwise.
     options |= dict.fromkeys(("attn_implementation", "_attn_implementation"), IMPLEMENTATION)
     options |= {"local_files_only": True, "output_loading_info": True}
@@ -83,6 +99,9 @@ def load(path: str | os.PathLike[str], *, kind: Any = None, pickles: bool = Fals
         ) from error
     _check_attention(folder, model)
     _check_loaded(folder, model, info)
+    if replace is not None:
+        replace(model)
+    load_replaced(folder, files, model)
     return model  # type: ignore[no-any-return]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import re
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from regard.errors import OptionError
+from regard.errors import CheckpointError, OptionError
 from regard.grid import Align
 from regard.integrations.transformers.hosted_layers import IMPLEMENTATION, implementation_of, is_attention
 from regard.integrations.transformers.placing import (
@@ -26,14 +28,32 @@ from regard.validation import check_options
 from regard.weights import Softmax, Weights
 
 NAME = "regard"  # of the submodule that a layer keeps its replacement under, and so of its entries in a checkpoint
+DESCRIPTION = "description"  # and of the entry there that says what was replaced
 
 
 class Replacement(nn.Module):
-    """What a layer's attention uses in place of its own, or besides: None keeps what the model has."""
+    """What a layer's attention uses in place of its own, or besides: None keeps what the model has.
+
+    A checkpoint has a description of it beside its parameters, so that a rule without any is noticed, too.
+    """
+
+    description: Tensor
 
     def __init__(self, score: Score | None, weights: Weights | None, mask: Mask | None) -> None:
         super().__init__()
         self.score, self.weights, self.mask = score, weights, mask
+        given = {"score": score, "weights": weights, "mask": mask}
+        told = "; ".join(f"{name}={_told(each)}" for name, each in given.items() if each is not None)
+        self.register_buffer(DESCRIPTION, torch.tensor(list(told.encode()), dtype=torch.uint8, device="cpu"))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        said, here = state_dict.get(f"{prefix}{DESCRIPTION}"), self.description
+        if said is not None and not (said.is_meta or here.is_meta) and as_text(said) != as_text(here):
+            raise CheckpointError(
+                f"{prefix.removesuffix('.')} must be what the checkpoint was saved with, {as_text(said)}: got "
+                f"{as_text(here)}. Replace the same, load, and replace again for another."
+            )
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     @property
     def active(self) -> Replacement:
@@ -75,8 +95,8 @@ def replace(
     """Give the attention of a model's layers another rule, another score, or a narrower scope.
 
     What is learned in them (an entmax's α, a gate, a sink) are parameters of the model from then on: `parameters()`
-    has them, and so has its checkpoint, under the name of the layer and `regard`. Each layer has its own copy. To load
-    such a checkpoint, build the model, `replace` the same, and load the state.
+    has them, and so has its checkpoint, under the name of the layer and `regard`, with a description of what was
+    replaced. Each layer has its own copy. `load(folder, replace=function)` loads such a checkpoint.
 
     What a layer has besides stays: its masks, its biases by position, its dropout. Calling it again for a layer changes
     what is given and keeps the rest.
@@ -97,7 +117,7 @@ def replace(
         >>> config = transformers.BertConfig(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4)
         >>> model = transformers.AutoModel.from_config(config, attn_implementation="regard")
         >>> replace(model, weights=Entmax(torch.nn.Parameter(torch.tensor(1.5))), layers="encoder.layer.1")
-        >>> [name for name in model.state_dict() if "regard" in name]
+        >>> [name for name, _ in model.named_parameters() if "regard" in name]
         ['encoder.layer.1.attention.self.regard.weights.alpha']
         >>> restore(model)
         >>> [name for name in model.state_dict() if "regard" in name]
@@ -133,6 +153,16 @@ def replace(
         layer.register_module(NAME, given.to(like.device).train(layer.training))
         if _check_runs not in layer._forward_pre_hooks.values():
             layer.register_forward_pre_hook(_check_runs)
+
+
+def as_text(description: Tensor) -> str:
+    """What the entry of a checkpoint says."""
+    return bytes(description.tolist()).decode(errors="replace")
+
+
+def _told(part: object) -> str:
+    """A repr on one line, the same in every process: without addresses."""
+    return " ".join(re.sub(r" at 0x[0-9a-fA-F]+", "", repr(part)).split())
 
 
 def _check_runs(layer: nn.Module, inputs: object) -> None:

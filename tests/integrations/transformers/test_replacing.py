@@ -3,7 +3,6 @@
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
 from torch.nn import Parameter
 
 from benchmarks.tiny_models import build, config_class, stir, tiny_config
@@ -21,8 +20,8 @@ from regard import (
     Window,
     nn,
 )
-from regard.errors import OptionError
-from regard.integrations.transformers import replace, restore
+from regard.errors import CheckpointError, OptionError
+from regard.integrations.transformers import load, replace, restore
 from regard.integrations.transformers.attention import attention_forward
 
 
@@ -183,17 +182,85 @@ def test_a_score_has_the_dtype_of_its_layer():
     assert all(each.grad is not None for each in learned.parameters())
 
 
-def test_it_is_saved_and_loaded_with_the_model(tmp_path):
-    model, inputs = tiny()
-    replace(model, weights=Entmax(Parameter(torch.tensor(1.5))))
+def give(model):
+    replace(model, weights=Entmax(Parameter(torch.tensor(1.5))), layers=0)
+    replace(model, score=ScaledDot() + RelativeBias(3, heads=4), mask=Window(before=3, after=3), layers=1)
+
+
+@pytest.mark.parametrize("shards", ["5GB", "20KB"], ids=["one file", "shards"])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "t5", "gemma2", "bert"])
+def test_it_is_saved_and_loaded_with_the_model(name, shards, tmp_path):
+    kind = {"t5": "AutoModelForSeq2SeqLM", "bert": "AutoModelForMaskedLM"}.get(name, "AutoModelForCausalLM")
+    kind = getattr(transformers, kind)
+    config = tiny_config(config_class(name))
+    config.tie_word_embeddings = name != "llama"
+    model = kind.from_config(config, attn_implementation="regard").eval()
+    give(model)
     with torch.no_grad():
         for name, each in model.named_parameters():
             if ".regard." in name:
-                each.fill_(1.25)
+                each.copy_(torch.linspace(1.2, 1.9, each.numel()).reshape(each.shape))
+    tokens = torch.randint(3, 50, (2, 9))
+    inputs = {"input_ids": tokens} | ({"decoder_input_ids": tokens} if model.config.is_encoder_decoder else {})
+    model.save_pretrained(tmp_path, max_shard_size=shards)
+    assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shards == "20KB")
+    again = load(tmp_path, kind=kind, replace=give)
+    with torch.no_grad():
+        assert torch.equal(again(**inputs).logits, model(**inputs).logits)
+    body = load(tmp_path, replace=give)  # without its head
+    learned = {name: each.detach() for name, each in body.named_parameters() if ".regard." in name}
+    assert {round(each.max().item(), 4) for each in learned.values()} == {1.2, 1.9}
+
+
+def test_a_state_is_loaded_as_ever_and_says_what_is_not_the_same(tmp_path):
+    model, again = tiny()[0], tiny()[0]
+    give(model)
+    give(again)
+    again.load_state_dict(model.state_dict())
+    replace(again, weights=Entmax(Parameter(torch.tensor(1.5))), layers=1)
+    with pytest.raises(
+        CheckpointError, match=r"layer.1.attention.self.regard must be what .* got .*Entmax\(alpha=learned"
+    ):
+        again.load_state_dict(model.state_dict())
+
+
+@pytest.mark.parametrize("given", [{"weights": Entmax(Parameter(torch.tensor(1.5)))}, {"weights": Sparsemax()}])
+def test_what_was_saved_with_replaced_parts_is_not_loaded_without(given, tmp_path):
+    model, _ = tiny()
+    replace(model, **given, layers=1)
     model.save_pretrained(tmp_path)
-    again, _ = tiny()
-    replace(again, weights=Entmax(Parameter(torch.tensor(1.5))))
-    again.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    name = type(given["weights"]).__name__
+    with pytest.raises(CheckpointError, match=rf"nothing takes encoder.layer.1.* had weights={name}.*Replace the same"):
+        load(tmp_path)
+    with pytest.raises(CheckpointError, match=r"nothing takes encoder.layer.1"):
+        load(tmp_path, replace=lambda model: replace(model, **given, layers=0))
+    with pytest.raises(CheckpointError, match="must be what the checkpoint was saved with"):
+        load(tmp_path, replace=lambda model: replace(model, mask=Causal(), weights=given["weights"], layers=1))
+    load(tmp_path, replace=lambda model: replace(model, **given, layers=1))
+    with pytest.raises(OptionError, match="`replace` must be a function of the model: got Sparsemax"):
+        load(tmp_path, replace=Sparsemax())
+
+
+def test_what_is_replaced_must_all_be_saved(tmp_path):
+    model, _ = tiny()
+    replace(model, weights=Sparsemax(), layers=1)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"it lacks encoder.layer.0.attention.self.regard.weights.alpha"):
+        load(tmp_path, replace=lambda model: (replace(model, weights=Sparsemax(), layers=1), give(model)))
+    plain, _ = tiny()
+    plain.save_pretrained(tmp_path)
+    load(tmp_path, replace=give)  # a plain one lacks nothing: parts are as they were made
+
+
+def test_a_pickle_has_what_was_replaced(tmp_path):
+    model, inputs = tiny()
+    give(model)
+    model.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="nothing takes"):
+        load(tmp_path, pickles=True)
+    again = load(tmp_path, pickles=True, replace=give)
     with torch.no_grad():
         assert torch.equal(again(**inputs)[0], model(**inputs)[0])
 
