@@ -469,7 +469,8 @@ def attend_and_tell(
     output = attend(queries, keys, values, **options, dropout=dropout) if torch.is_grad_enabled() or dropout else None
     with torch.no_grad():
         # Without dropout: weights are read before it, and it would draw random numbers again.
-        view = weigh(queries.detach(), keys.detach(), values.detach(), **options)
+        rule = options["weights"].at_rest() if queries.is_cpu else options["weights"]
+        view = weigh(queries.detach(), keys.detach(), values.detach(), **options | {"weights": rule})
         found = view.collect(top=k, output=output is None).top
         assert found is not None
         for each in wanting:
