@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import html
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
@@ -32,10 +33,17 @@ from regard.view.readings import Top, as_integer
 from regard.view.versions import Versions
 from regard.view.weights_view import WeightsView
 
+# Shown by torch.compile with fullgraph=True.
+_WHY_APART = (
+    "A model that is recorded must be called with breaks in its graph, since a recording keeps tensors outside of it. "
+    "Call the model itself, or compile it without fullgraph=True."
+)
 BUDGET = 1 << 30  # bytes that a recording keeps at most, if nothing else is said
 
-# Open recordings of every thread, which torch.compile can see change, and those that this context has opened.
+# Open recordings of every thread, the ids of modules that any of them wants, which is all that torch.compile asks for,
+# and those that this context has opened.
 _open: tuple[Recording, ...] = ()
+_wanted: dict[int, bool] = {}
 _opening = Lock()
 _here: ContextVar[tuple[Recording, ...]] = ContextVar("recordings", default=())
 
@@ -195,18 +203,19 @@ class Recording:
         self.bytes = 0
 
     def __enter__(self) -> Self:
-        global _open
+        global _tell
         with _opening:
-            _open = (*_open, self)
+            _set_open((*_open, self))
+            if "torch._dynamo" in sys.modules and _tell is _tell_here:
+                _tell = torch.compiler.disable(_tell_here, reason=_WHY_APART)
         _here.set((*_here.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _open
         with _opening:
-            _open = _without(_open, self)
+            _set_open(_without(_open, self))
         _here.set(_without(_here.get(), self))
 
     def __repr__(self) -> str:
@@ -421,7 +430,7 @@ def _blank(tensor: Tensor) -> Tensor:
 
 def is_recorded(owner: nn.Module) -> bool:
     """Whether any recording that is open, here or in another context, wants what a layer uses."""
-    return any(id(owner) in recording._names for recording in _open)
+    return id(owner) in _wanted
 
 
 def note(owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> Sequence[_Kept]:
@@ -436,19 +445,25 @@ def note(owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, opti
         queries, keys: After their projections.
         options: `score`, `weights` and `mask` as for `regard.attend`.
     """
-    for recording in _open:
-        if id(owner) in recording._names:
-            return _tell(owner, layer, queries, keys, options)
-    return ()
+    return _tell(owner, layer, queries, keys, options) if is_recorded(owner) else ()
 
 
-def _tell(
+def _set_open(recordings: tuple[Recording, ...]) -> None:
+    global _open, _wanted
+    _open = recordings
+    _wanted = dict.fromkeys((each for recording in recordings for each in recording._names), True)
+
+
+def _tell_here(
     owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]
 ) -> Sequence[_Kept]:
     # A task may go on with its copy of the context after a recording was closed.
     mine = [recording for recording in dict.fromkeys(_here.get()) if recording in _open]
     kept = [recording._take(owner, layer, queries, keys, options) for recording in mine]
     return [each for each in kept if each is not None]
+
+
+_tell = _tell_here  # where something was compiled, what torch.compile leaves out of its graphs
 
 
 def attend_and_tell(
