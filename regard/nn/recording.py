@@ -7,7 +7,7 @@ import html
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.attention import attend, weigh
 from regard.errors import BudgetExceeded, MissingKey, OptionError
 from regard.modes import is_tracing
-from regard.nn.hosts import Attending
+from regard.nn.hosts import Attending, host_of
 from regard.nn.layer_names import Layers, choose_layers, find_layers, one_of
 from regard.nn.recorded_slices import of_heads, part_of_mask, places_of
 from regard.planner import choose
@@ -114,9 +114,9 @@ class Recording:
     ) -> None:
         self._modules = choose_layers(model, layers)
         self._every = list(find_layers(model))
-        self._heads = None if heads is None else list(_several("heads", heads))
-        self._rows = rows if rows is None or isinstance(rows, slice) else list(_several("rows", rows))
-        self.budget = budget
+        self._heads = None if heads is None else _several("heads", heads)
+        self._rows = rows if rows is None or isinstance(rows, slice) else _several("rows", rows)
+        self.budget = _checked_budget(budget)
         self._top = 0 if top is None else _number_of_keys(top)
         self.bytes = 0
         self._kept: dict[str, list[_Kept]] = {name: [] for name in self._modules}
@@ -147,7 +147,13 @@ class Recording:
         name = one_of(layer, self._kept, self._every)
         calls = self._kept[name]
         if not calls:
-            raise MissingKey(f"{name} must have been called to be read: got no call. Call the model in the `with`.")
+            module = self._modules[name]
+            host = host_of(module)
+            refusal = None if host is None else host.refusal(module)
+            why = "Call the model in the `with`, in the thread that opened it"
+            if host is not None:
+                why = f"By now {refusal}" if refusal else f"{why}, while it runs on regard"
+            raise MissingKey(f"{name} must have been called to be read: got no call. {why.rstrip('.')}.")
         if len(calls) > 1:
             raise OptionError(
                 f"A layer that is read as recording[{layer!r}] must have been called once: {name} was called "
@@ -307,7 +313,10 @@ class Recording:
                 )
             n_heads = grid.batch_shape[-1]
             if any(not -n_heads <= head < n_heads for head in self._heads):
-                raise OptionError(f"`heads` must be from 0 to {n_heads - 1}: got {self._heads}.")
+                raise OptionError(
+                    f"`heads` must be from 0 to {n_heads - 1}, or from -{n_heads} to -1 counted from the end: got "
+                    f"{self._heads}."
+                )
             if problem.rule.batch_shape:
                 raise OptionError(
                     f"`heads` must be left out where the rule has a number for each head: got {self._heads} with "
@@ -506,7 +515,21 @@ def _number_of_keys(top: Any) -> int:
     return number
 
 
-def _several(name: str, places: Sequence[int]) -> Sequence[int]:
-    if isinstance(places, int):
+def _several(name: str, places: Any) -> list[int]:
+    if as_integer(places) is not None:
         raise OptionError(f"`{name}` must be a list of numbers: got {places}. Use {name}=[{places}].")
-    return places
+    numbers = [as_integer(each) for each in places] if isinstance(places, Iterable) else []
+    found = [each for each in numbers if each is not None]
+    if isinstance(places, str) or not numbers or len(found) < len(numbers):
+        raise OptionError(
+            f"`{name}` must be a list of whole numbers, at least one: got {places!r}. Leave it out for all of them."
+        )
+    return found
+
+
+def _checked_budget(budget: Any) -> int | None:
+    if budget is None:
+        return None
+    if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget >= 0:
+        raise OptionError(f"`budget` must be a number of bytes, as 2**30, or None for no limit: got {budget!r}.")
+    return budget  # type: ignore[return-value]

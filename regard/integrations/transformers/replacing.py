@@ -22,7 +22,7 @@ from regard.integrations.transformers.placing import (
     placed_score,
 )
 from regard.masks import Mask
-from regard.nn.layer_names import Layers, choose_layers, find_layers
+from regard.nn.layer_names import Layers, check_model, choose_layers, find_layers
 from regard.scores import ScaledDot, Score
 from regard.validation import check_options
 from regard.weights import Softmax, Weights
@@ -178,10 +178,13 @@ def _check_runs(layer: nn.Module, inputs: object) -> None:
 def restore(model: nn.Module, layers: Layers = None) -> None:
     """Take back what `replace` gave: layers have their own rule, score and scope again.
 
+    Where nothing was replaced, nothing is taken back: any model may be handed in.
+
     Args:
-        model: A model of transformers.
+        model: A model of transformers, whichever attention it runs with.
         layers: As for `replace`; all if left out.
     """
+    check_model(model)
     chosen = find_layers(model) if layers is None else choose_layers(model, layers, "restore", running=False)
     for layer in chosen.values():
         if replacement_of(layer) is not None:
