@@ -69,7 +69,15 @@ def whole(layer, x, **options):
 
 @pytest.mark.parametrize(
     ("heads", "rows"),
-    [(None, None), ([2], None), (None, [7, 0, 4]), ([-1, 0], [5]), ([1], slice(2, 8, 3)), (None, [-1]), (None, slice(0, 0))],
+    [
+        (None, None),
+        ([2], None),
+        (None, [7, 0, 4]),
+        ([-1, 0], [5]),
+        ([1], slice(2, 8, 3)),
+        (None, [-1]),
+        (None, slice(0, 0)),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("name", SETTINGS)
