@@ -22,6 +22,7 @@ from regard.nn.base_layer import pool_and_weigh
 from regard.nn.pooled_outputs import show_pooled
 from regard.nn.recording import attend_and_tell, is_recorded, note
 from regard.scores import Bias, ScaledDot, Score, SoftCap
+from regard.tensors import stretches
 from regard.weights import Softmax, Weights
 
 _SCALED_DOT, _SOFTMAX = ScaledDot(), Softmax()
@@ -68,6 +69,8 @@ def attention_forward(
         raise OptionError(
             f"`scaling` of {type(module).__name__} must be a number: got a tensor. Multiply the queries by it."
         )
+    if isinstance(attention_mask, Tensor) and not is_tracing():
+        _check_mask(type(module).__name__, attention_mask, query, key)
     mask, bias = _read_mask(attention_mask)
     across = getattr(module, "is_causal", None) is False  # as what attends to another sequence, or to all of its own
     align = _align_of(attention_mask, query.shape[-2], key.shape[-2], across)
@@ -253,6 +256,20 @@ def _read_mask(mask: Any) -> tuple[Mask | Tensor | None, Tensor | None]:
         return mask, None
     # Models write the least number of a dtype for "may not attend": as −inf, it is a mask, and not a score.
     return None, mask.masked_fill(mask <= torch.finfo(mask.dtype).min, -torch.inf)
+
+
+def _check_mask(owner: str, mask: Tensor, queries: Tensor, keys: Tensor) -> None:
+    """Raise unless a tensor is a mask for these queries and keys."""
+    (batch, heads, n_queries, _), n_keys = queries.shape, keys.shape[-2]
+    sizes = (*(1,) * (4 - mask.ndim), *mask.shape)
+    if len(sizes) > 4 or any(
+        not stretches(*each) for each in zip(sizes, (batch, heads, n_queries, n_keys), strict=True)
+    ):
+        raise ShapeError(
+            f"`attention_mask` as it comes to {owner} must be ({batch} or 1, {heads} or 1, {n_queries} or 1, "
+            f"{n_keys}), for batch, heads, queries and keys: got {tuple(mask.shape)}. Pass (batch, keys), and let the "
+            f"model make it, or one of that shape."
+        )
 
 
 def _for_each_head(tensor: Tensor, sharing: int) -> Tensor:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -110,6 +111,10 @@ def _check_options(options: dict[str, Any], pickles: bool) -> None:
     for name, got in options.items():
         if name in OURS or "attn_implementation" in name:
             raise OptionError(f"`{name}` must be left out: got {got!r}. Call from_pretrained to choose it.")
+        if near := get_close_matches(name, ("kind", "pickles", "replace"), 1, 0.8):
+            raise OptionError(
+                f"`{name}` is no option of load(), nor of from_pretrained: pass {near[0]}=, if it is that."
+            )
     if "weights_only" in options and not pickles:
         raise OptionError(
             f"`weights_only` must be left out where no pickles are read: got {options['weights_only']!r}. Pass "
