@@ -205,3 +205,8 @@ def test_a_mask_of_another_size_is_named_as_the_user_knows_it(shape, dtype):
     text = rf"`attention_mask` as it comes to LlamaAttention must be \(2 or 1, 4 or 1, 9 or 1, 9\).* got \({shape[0]}, "
     with pytest.raises(ShapeError, match=text):
         model(torch.randint(3, 50, (2, 9)), attention_mask=torch.ones(shape, dtype=dtype))
+
+
+def test_lengths_of_packed_sequences_are_refused_with_what_holds_for_them():
+    with pytest.raises(OptionError, match="position_ids that begin again, in a call with use_cache=False and without"):
+        attention_forward(torch.nn.Identity(), *tensors(), None, cu_seq_lens_q=1)
