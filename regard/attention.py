@@ -81,7 +81,7 @@ def attend(
             output = None if kind is None else pool_again(kind, queries, keys, values)
         if output is not None:
             return output
-    weights = _where_it_rests(weights, queries)
+    weights = at_rest(weights, queries)
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=None)
     if kind is None:
         return choose(problem, engine).run(problem)
@@ -142,7 +142,7 @@ def plan(
           reference: supported, would need 36.0 MiB and about ...
           sdpa: not supported: Additive is not a dot product of projected queries and keys
     """
-    weights = _where_it_rests(weights, queries)
+    weights = at_rest(weights, queries)
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout)
     return explain(problem, engine)
 
@@ -174,7 +174,7 @@ def partial(
     return start_partial(make_problem(queries, keys, values, score=score, weights=weights, mask=mask, all_keys=False))
 
 
-def _where_it_rests(weights: Weights, queries: Tensor) -> Weights:
+def at_rest(weights: Weights, queries: Tensor) -> Weights:
     """The rule that computes the output: on a CPU, kernels know a learned one where it needs no gradient alone."""
     waits = not isinstance(queries, Tensor) or not queries.is_cpu or not isinstance(weights, Weights)
     return weights if waits or torch.is_grad_enabled() or is_forward_mode() else weights.at_rest()

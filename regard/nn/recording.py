@@ -18,7 +18,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from regard.attention import attend, weigh
+from regard.attention import at_rest, attend, weigh
 from regard.errors import BudgetExceeded, MissingKey, OptionError
 from regard.modes import is_tracing
 from regard.nn.hosts import Attending, host_of
@@ -493,8 +493,8 @@ def attend_and_tell(
     output = attend(queries, keys, values, **options, dropout=dropout) if torch.is_grad_enabled() or dropout else None
     with torch.no_grad():
         # Without dropout: weights are read before it, and it would draw random numbers again.
-        rule = options["weights"].at_rest() if queries.is_cpu else options["weights"]
-        view = weigh(queries.detach(), keys.detach(), values.detach(), **options | {"weights": rule})
+        options = options | {"weights": at_rest(options["weights"], queries)}
+        view = weigh(queries.detach(), keys.detach(), values.detach(), **options)
         found = view.collect(top=k, output=output is None).top
         assert found is not None
         for each in wanting:

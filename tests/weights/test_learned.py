@@ -7,8 +7,10 @@ import torch
 from torch import nn
 
 from regard import Dot, Entmax, Proportional, Softmax, Sparsemax, TopK, attend, partial, plan, weigh
+from regard import nn as layers
 from regard.engines import Tiled
 from regard.errors import OptionError, ScoreError, ShapeError
+from regard.nn import base_layer, recording
 
 ENGINES = [pytest.param("reference", id="reference"), pytest.param(Tiled(tile_elements=64), id="tiled")]
 
@@ -218,3 +220,17 @@ def test_a_learned_alpha_of_many_pairs_is_trained_by_tiles():
     q = torch.zeros(1, 4, 1024, 8)
     found = plan(q, q, q, weights=Entmax(parameter(1.5)))
     assert found.engine == "tiled"
+
+
+def test_layers_and_recordings_have_a_learned_alpha_at_rest_where_nothing_needs_a_gradient(monkeypatch):
+    rules, own = [], weigh
+    for module in (base_layer, recording):
+        monkeypatch.setattr(
+            module, "weigh", lambda *inputs, **options: rules.append(options["weights"]) or own(*inputs, **options)
+        )
+    layer, x = layers.MultiHeadAttention(8, 2, batch_first=True, weights=Entmax(parameter(1.5))), torch.rand(1, 5, 8)
+    for grad in (False, True):
+        with torch.set_grad_enabled(grad), layers.record(layer, top=2):
+            layer(x, x, x)
+            layer(x, x, x, need_weights=False)
+    assert [len(rule.learned()) for rule in rules] == [0, 0, 1, 0]
