@@ -43,15 +43,15 @@ class Replacement(nn.Module):
         super().__init__()
         self.score, self.weights, self.mask = score, weights, mask
         given = {"score": score, "weights": weights, "mask": mask}
-        told = "; ".join(f"{name}={_told(each)}" for name, each in given.items() if each is not None)
-        self.register_buffer(DESCRIPTION, torch.tensor(list(told.encode()), dtype=torch.uint8, device="cpu"))
+        self.told = "; ".join(f"{name}={_told(each)}" for name, each in given.items() if each is not None)
+        self.register_buffer(DESCRIPTION, torch.tensor(list(self.told.encode()), dtype=torch.uint8, device="cpu"))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
-        said, here = state_dict.get(f"{prefix}{DESCRIPTION}"), self.description
-        if said is not None and not (said.is_meta or here.is_meta) and as_text(said) != as_text(here):
+        said = state_dict.get(f"{prefix}{DESCRIPTION}")
+        if said is not None and not said.is_meta and as_text(said) != self.told:
             raise CheckpointError(
                 f"{prefix.removesuffix('.')} must be what the checkpoint was saved with, {as_text(said)}: got "
-                f"{as_text(here)}. Replace the same, load, and replace again for another."
+                f"{self.told}. Replace the same, load, and replace again for another."
             )
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 

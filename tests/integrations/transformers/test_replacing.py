@@ -217,6 +217,14 @@ def test_a_state_is_loaded_as_ever_and_says_what_is_not_the_same(tmp_path):
     give(model)
     give(again)
     again.load_state_dict(model.state_dict())
+    with torch.device("meta"):
+        empty = transformers.AutoModel.from_config(model.config, attn_implementation="regard")
+        give(empty)
+    empty.to_empty(device="cpu").load_state_dict(model.state_dict())
+    assert torch.equal(
+        empty.encoder.layer[1].attention.self.regard.description,
+        again.encoder.layer[1].attention.self.regard.description,
+    )
     replace(again, weights=Entmax(Parameter(torch.tensor(1.5))), layers=1)
     with pytest.raises(
         CheckpointError, match=r"layer.1.attention.self.regard must be what .* got .*Entmax\(alpha=learned"
