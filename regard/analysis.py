@@ -88,7 +88,8 @@ def mean_entropies(seen: Recording | Sequence[WeightsView], attention_mask: Tens
     The mean over queries of −Σ α ln α (Clark et al., 2019).
 
     Args:
-        seen: What `nn.record` kept, or views; a layer that was called several times has a row for each call.
+        seen: What `nn.record` kept, or views. Rows are calls, in the order of `[name for name, _ in seen]`: a layer
+            that was called several times, as by `generate`, has as many, and alone `mean_entropies(seen.views(name))`.
         attention_mask: `(batch, n_queries)`, 1 or True for tokens that are no padding, as a tokenizer gives it: those
             queries count; all if left out.
 

@@ -5,6 +5,7 @@ Attention(q, D) = Σ_i α(q, k_i) · v_i        D = {(k_1, v_1), …, (k_m, v_m)
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from regard.engines import Engine
@@ -85,6 +86,7 @@ def attend(
             output = None if tiny is None else pool_known(tiny, queries, keys, values)
         if output is not None:
             return output
+    weights = at_rest(weights, queries)
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout, seed=None)
     chosen = choose(problem, engine)
     if tiny is not None:
@@ -147,6 +149,7 @@ def plan(
           reference: supported, would need 36.0 MiB and about ...
           sdpa: not supported: Additive is not a dot product of projected queries and keys
     """
+    weights = at_rest(weights, queries)
     problem = make_problem(queries, keys, values, score=score, weights=weights, mask=mask, dropout=dropout)
     return explain(problem, engine)
 
@@ -176,3 +179,9 @@ def partial(
     """
     refuse_jit_trace()
     return start_partial(make_problem(queries, keys, values, score=score, weights=weights, mask=mask, all_keys=False))
+
+
+def at_rest(weights: Weights, queries: Tensor) -> Weights:
+    """The rule that computes the output: on a CPU, kernels know a learned one where it needs no gradient alone."""
+    waits = not isinstance(queries, Tensor) or not queries.is_cpu or not isinstance(weights, Weights)
+    return weights if waits or torch.is_grad_enabled() or is_forward_mode() else weights.at_rest()

@@ -26,6 +26,8 @@ OPTIONAL = {
     "matplotlib": "plots",
     "safetensors": "text",
     "tokenizers": "text",
+    "transformers": "transformers",
+    "peft": None,
     "pandas": None,
     "polars": None,
 }

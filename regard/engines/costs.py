@@ -7,6 +7,7 @@ H200, in seconds. Only their ratios matter, and those move little from one machi
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
@@ -94,7 +95,10 @@ def dense_seconds(work: Work) -> float:
         per_pair += 6.3 * work.width
     if work.pairs * work.width > CACHED:
         per_pair += 6.7
-    seconds = work.pairs * per_pair * NANO * (2.3 if work.training else 1.0)
+    backward = 2.3
+    if work.rule == "threshold" and work.pairs * work.width >= CACHED:
+        backward = 9.0  # through every step of the search, each kept in float64
+    seconds = work.pairs * per_pair * NANO * (backward if work.training else 1.0)
     return call * MICRO + (seconds + (11 if work.training else 1.1) * work.bytes / READ) / work.threads
 
 
@@ -103,4 +107,7 @@ def plain_tile_seconds(work: Work) -> float:
     sizes = block_sizes(work.device)
     tiles = max(work.pairs * work.live * work.width / (sizes.custom_tile if work.custom else sizes.tile), 1)
     per_tile = (1000 if work.training else 200) * MICRO
-    return dense_seconds(work) * work.live + 300 * MICRO + tiles * per_tile
+    definition = dense_seconds(work)
+    if work.training and work.rule == "threshold" and work.device.type != "cuda":
+        definition = 1.3 * dense_seconds(replace(work, training=False))  # thresholds have a gradient by a formula
+    return definition * work.live + 300 * MICRO + tiles * per_tile

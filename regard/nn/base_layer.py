@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention import weigh
+from regard.attention import at_rest, weigh
 from regard.engines.reference import define_weights, dropout_factors
 from regard.errors import OptionError
 from regard.masks import Mask, PerHead
@@ -36,7 +36,7 @@ def pool_and_weigh(
 ) -> tuple[Tensor, Tensor]:
     """What `attend` gives, and the n × m weights as a tensor, those that dropout left; arguments as `attend`."""
     if not dropout and not is_tracing():
-        view = weigh(queries, keys, values, score=score, weights=weights, mask=mask)
+        view = weigh(queries, keys, values, score=score, weights=at_rest(weights, queries), mask=mask)
         return view.output, view.dense().to(values.dtype)  # as PyTorch's layer has them
     # A view has weights before dropout, and chooses its engine by what tensors hold, which nobody sees while torch
     # traces: weights come by their definition, and what is pooled by an engine, which drops the same.

@@ -9,7 +9,7 @@ from torch import nn
 from regard.errors import OptionError
 from regard.nn.decoder import DecoderLayer
 from regard.nn.encoder import EncoderLayer
-from regard.nn.layer_names import listed
+from regard.nn.layer_names import check_model, listed
 from regard.nn.multi_head import MultiHeadAttention
 from regard.scores import ScaledDot
 from regard.weights import Softmax
@@ -50,6 +50,7 @@ def convert(model: Model, to: Literal["regard", "torch"] = "regard") -> Model:
         >>> seen["layers.1"].shape
         (2, 4, 5, 5)
     """
+    check_model(model)
     if to not in ("regard", "torch"):
         raise OptionError(f'`to` must be "regard" or "torch": got {to!r}. Leave it out for the layers of regard.nn.')
     table = dict(_PAIRS) if to == "regard" else {ours: theirs for theirs, ours in _PAIRS}

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.errors import LayerRuntimeError, ShapeError
+from regard.errors import LayerRuntimeError, OptionError, ShapeError
+from regard.masks import Mask
 from regard.nn.input_checks import check_dtype, check_tensors
+from regard.scores import Score
+from regard.weights import Weights
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -27,6 +30,15 @@ class WithFeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.linear2 = nn.Linear(hidden_dim, dim, bias=bias, **kind)
         self.activation = find_activation(activation)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        attentions = [part for part in ("self_attn", "multihead_attn") if part in self.__dict__.get("_modules", ())]
+        if attentions and name in ("score", "weights", "mask") and isinstance(value, Score | Weights | Mask):
+            raise OptionError(
+                f"`{name}` of {type(self).__name__} must be set on its attention: got {type(value).__name__} for the "
+                f"layer, where nothing would read it. Use {' or '.join(f'layer.{part}.{name}' for part in attentions)}."
+            )
+        super().__setattr__(name, value)
 
     def feed_forward(self, tokens: Tensor) -> Tensor:
         """linear2(dropout(activation(linear1(x)))), position-wise."""

@@ -27,6 +27,7 @@ def choose_layers(
         purpose: What they are for, for an error's text.
         running: Whether those of another library must run on regard.
     """
+    check_model(model)
     found = find_layers(model)
     if not found:
         raise OptionError(
@@ -40,9 +41,8 @@ def choose_layers(
         inside = {each: within(each, list(found)) for each in wanted}
         unknown = [each for each, names in inside.items() if not names]
         if unknown:
-            raise OptionError(
-                f"`layers` must name attention layers of the model: got {unknown}. {offered(unknown, list(found))}"
-            )
+            there = offered(unknown, list(found), list(found))
+            raise OptionError(f"`layers` must name attention layers of the model: got {unknown}. {there}")
         chosen = list(dict.fromkeys(name for names in inside.values() for name in names))
     for name in chosen:
         host = host_of(found[name])
@@ -56,9 +56,19 @@ def _several(layers: Sequence[str | int] | str | int) -> list[str | int]:
     wanted = (
         [layers] if isinstance(layers, str | int) else list(layers) if isinstance(layers, list | tuple | range) else []
     )
-    if not wanted or not all(isinstance(each, str | int) for each in wanted):
+    if not wanted or not all(isinstance(each, str | int) and not isinstance(each, bool) for each in wanted):
         raise OptionError(f"`layers` must be names or numbers of layers: got {layers!r}. Leave it out for all of them.")
     return wanted
+
+
+def check_model(model: object) -> None:
+    """Raise unless it is a module of PyTorch."""
+    if not isinstance(model, nn.Module):
+        got = repr(model) if isinstance(model, str) else type(model).__name__
+        raise OptionError(
+            f"`model` must be a torch.nn.Module: got {got}. Build or load it first, as with "
+            f"regard.integrations.transformers.load(folder)."
+        )
 
 
 def find_layers(model: nn.Module) -> dict[str, nn.Module]:
@@ -84,23 +94,32 @@ def one_of(layer: str | int, known: Mapping[str, object], every: Sequence[str]) 
     names = list(known)
     found = [each for each in within(layer, every if isinstance(layer, int) else names) if each in known]
     if not found:
-        raise MissingKey(f"No layer {layer!r} was recorded. {offered([layer], names)}")
+        raise MissingKey(f"No layer {layer!r} was recorded. {offered([layer], names, every)}")
     if len(found) > 1:
         raise MissingKey(f"{layer!r} must stand for one layer: it holds {listed(found)}. Name one of them.")
     return found[0]
 
 
-def offered(wanted: Sequence[str | int], names: Sequence[str]) -> str:
-    """A sentence that says what there is, with what is near to a wrong name in front."""
+def offered(wanted: Sequence[str | int], names: Sequence[str], every: Sequence[str]) -> str:
+    """A sentence that says what there is, with what is near to a wrong name in front.
+
+    Args:
+        wanted: What was asked for.
+        names: What there is.
+        every: All layers of the model, among which numbers count.
+    """
     texts = [name for name in wanted if isinstance(name, str)]
     # Of a model within another, as a wrapper has it, names have more in front.
     near = [each for name in texts for each in names if f".{name}." in f".{each}."][:3]
     near += [each for name in texts for each in get_close_matches(name, names, 3, 0.5)]
     meant = f"Near to that: {listed(list(dict.fromkeys(near)))}. " if near else ""
-    return f"{meant}There are {listed(names)}."
+    numbers = [every.index(name) for name in names]
+    whole = f"0 to {len(names) - 1}" if numbers == list(range(len(names))) and len(names) > 1 else listed(numbers)
+    numbered = f", by number {whole}" if any(isinstance(each, int) for each in wanted) else ""
+    return f"{meant}There are {listed(names)}{numbered}."
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str | int]) -> str:
     """Names for an error's text, the first of them if there are many."""
     shown = ", ".join(repr(name) for name in names[:8])
     return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"

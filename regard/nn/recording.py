@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import html
 import math
+import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,10 +18,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from regard.attention import attend, weigh
+from regard.attention import at_rest, attend, weigh
 from regard.errors import BudgetExceeded, MissingKey, OptionError
 from regard.modes import is_tracing
-from regard.nn.hosts import Attending
+from regard.nn.hosts import Attending, host_of
 from regard.nn.layer_names import Layers, choose_layers, find_layers, one_of
 from regard.nn.recorded_slices import of_heads, part_of_mask, places_of
 from regard.planner import choose
@@ -32,10 +33,17 @@ from regard.view.readings import Top, as_integer
 from regard.view.versions import Versions
 from regard.view.weights_view import WeightsView
 
+# Shown by torch.compile with fullgraph=True.
+_WHY_APART = (
+    "A model that is recorded must be called with breaks in its graph, since a recording keeps tensors outside of it. "
+    "Call the model itself, or compile it without fullgraph=True."
+)
 BUDGET = 1 << 30  # bytes that a recording keeps at most, if nothing else is said
 
-# Open recordings of every thread, which torch.compile can see change, and those that this context has opened.
+# Open recordings of every thread, the ids of modules that any of them wants, which is all that torch.compile asks for,
+# and those that this context has opened.
 _open: tuple[Recording, ...] = ()
+_wanted: dict[int, bool] = {}
 _opening = Lock()
 _here: ContextVar[tuple[Recording, ...]] = ContextVar("recordings", default=())
 
@@ -106,9 +114,9 @@ class Recording:
     ) -> None:
         self._modules = choose_layers(model, layers)
         self._every = list(find_layers(model))
-        self._heads = None if heads is None else list(_several("heads", heads))
-        self._rows = rows if rows is None or isinstance(rows, slice) else list(_several("rows", rows))
-        self.budget = budget
+        self._heads = None if heads is None else _several("heads", heads)
+        self._rows = rows if rows is None or isinstance(rows, slice) else _several("rows", rows)
+        self.budget = _checked_budget(budget)
         self._top = 0 if top is None else _number_of_keys(top)
         self.bytes = 0
         self._kept: dict[str, list[_Kept]] = {name: [] for name in self._modules}
@@ -139,7 +147,13 @@ class Recording:
         name = one_of(layer, self._kept, self._every)
         calls = self._kept[name]
         if not calls:
-            raise MissingKey(f"{name} must have been called to be read: got no call. Call the model in the `with`.")
+            module = self._modules[name]
+            host = host_of(module)
+            refusal = None if host is None else host.refusal(module)
+            why = "Call the model in the `with`, in the thread that opened it"
+            if host is not None:
+                why = f"By now {refusal}" if refusal else f"{why}, while it runs on regard"
+            raise MissingKey(f"{name} must have been called to be read: got no call. {why.rstrip('.')}.")
         if len(calls) > 1:
             raise OptionError(
                 f"A layer that is read as recording[{layer!r}] must have been called once: {name} was called "
@@ -195,18 +209,19 @@ class Recording:
         self.bytes = 0
 
     def __enter__(self) -> Self:
-        global _open
+        global _tell
         with _opening:
-            _open = (*_open, self)
+            _set_open((*_open, self))
+            if "torch._dynamo" in sys.modules and _tell is _tell_here:
+                _tell = torch.compiler.disable(_tell_here, reason=_WHY_APART)
         _here.set((*_here.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _open
         with _opening:
-            _open = _without(_open, self)
+            _set_open(_without(_open, self))
         _here.set(_without(_here.get(), self))
 
     def __repr__(self) -> str:
@@ -298,7 +313,10 @@ class Recording:
                 )
             n_heads = grid.batch_shape[-1]
             if any(not -n_heads <= head < n_heads for head in self._heads):
-                raise OptionError(f"`heads` must be from 0 to {n_heads - 1}: got {self._heads}.")
+                raise OptionError(
+                    f"`heads` must be from 0 to {n_heads - 1}, or from -{n_heads} to -1 counted from the end: got "
+                    f"{self._heads}."
+                )
             if problem.rule.batch_shape:
                 raise OptionError(
                     f"`heads` must be left out where the rule has a number for each head: got {self._heads} with "
@@ -421,7 +439,7 @@ def _blank(tensor: Tensor) -> Tensor:
 
 def is_recorded(owner: nn.Module) -> bool:
     """Whether any recording that is open, here or in another context, wants what a layer uses."""
-    return any(id(owner) in recording._names for recording in _open)
+    return id(owner) in _wanted
 
 
 def note(owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]) -> Sequence[_Kept]:
@@ -436,19 +454,25 @@ def note(owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, opti
         queries, keys: After their projections.
         options: `score`, `weights` and `mask` as for `regard.attend`.
     """
-    for recording in _open:
-        if id(owner) in recording._names:
-            return _tell(owner, layer, queries, keys, options)
-    return ()
+    return _tell(owner, layer, queries, keys, options) if is_recorded(owner) else ()
 
 
-def _tell(
+def _set_open(recordings: tuple[Recording, ...]) -> None:
+    global _open, _wanted
+    _open = recordings
+    _wanted = dict.fromkeys((each for recording in recordings for each in recording._names), True)
+
+
+def _tell_here(
     owner: nn.Module, layer: Attending, queries: Tensor, keys: Tensor, options: dict[str, Any]
 ) -> Sequence[_Kept]:
     # A task may go on with its copy of the context after a recording was closed.
     mine = [recording for recording in dict.fromkeys(_here.get()) if recording in _open]
     kept = [recording._take(owner, layer, queries, keys, options) for recording in mine]
     return [each for each in kept if each is not None]
+
+
+_tell = _tell_here  # where something was compiled, what torch.compile leaves out of its graphs
 
 
 def attend_and_tell(
@@ -469,6 +493,7 @@ def attend_and_tell(
     output = attend(queries, keys, values, **options, dropout=dropout) if torch.is_grad_enabled() or dropout else None
     with torch.no_grad():
         # Without dropout: weights are read before it, and it would draw random numbers again.
+        options = options | {"weights": at_rest(options["weights"], queries)}
         view = weigh(queries.detach(), keys.detach(), values.detach(), **options)
         found = view.collect(top=k, output=output is None).top
         assert found is not None
@@ -490,7 +515,21 @@ def _number_of_keys(top: Any) -> int:
     return number
 
 
-def _several(name: str, places: Sequence[int]) -> Sequence[int]:
-    if isinstance(places, int):
+def _several(name: str, places: Any) -> list[int]:
+    if as_integer(places) is not None:
         raise OptionError(f"`{name}` must be a list of numbers: got {places}. Use {name}=[{places}].")
-    return places
+    numbers = [as_integer(each) for each in places] if isinstance(places, Iterable) else []
+    found = [each for each in numbers if each is not None]
+    if isinstance(places, str) or not numbers or len(found) < len(numbers):
+        raise OptionError(
+            f"`{name}` must be a list of whole numbers, at least one: got {places!r}. Leave it out for all of them."
+        )
+    return found
+
+
+def _checked_budget(budget: Any) -> int | None:
+    if budget is None:
+        return None
+    if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget >= 0:
+        raise OptionError(f"`budget` must be a number of bytes, as 2**30, or None for no limit: got {budget!r}.")
+    return budget  # type: ignore[return-value]

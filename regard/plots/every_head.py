@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import ShapeError
+from regard.errors import OptionError, ShapeError
 from regard.plots.bounded import as_tensor, every_picture, pooling_notes
 
 if TYPE_CHECKING:
@@ -54,7 +54,15 @@ def every_head(weights: Any) -> EveryHead:
     from regard.view.weights_view import WeightsView
 
     numbers = getattr(weights, "numbers", None)  # a recording may be of some layers
+    views = "recording.views()" if isinstance(weights, Recording) else "views"
     if isinstance(weights, Recording):
+        several = [name for name in weights.layers if len(weights.views(name)) > 1]
+        if several:
+            raise OptionError(
+                f"A recording must have one call of each layer to be drawn: {several[0]} was called "
+                f"{len(weights.views(several[0]))} times, as each step of `generate` does. Pass those of one: "
+                f"[recording.views(layer)[step] for layer in recording.layers]."
+            )
         weights = [weights[layer] for layer in weights.layers]
     elif isinstance(weights, WeightsView):
         weights = [weights]
@@ -73,8 +81,13 @@ def every_head(weights: Any) -> EveryHead:
         shape = tuple(layer.shape)
         batch, count = shape[:-3], shape[-3] if len(shape) >= 3 else 0
         if not count or any(size != 1 for size in batch):
+            first = (
+                f"view.dense()[0] for view in {views}"
+                if isinstance(layer, WeightsView)
+                else "each[0] for each in weights"
+            )
             raise ShapeError(
                 f"Each layer's weights must be (heads, n_queries, n_keys): got {shape}. Pass those of one sequence: "
-                f"[view.dense()[0] for view in views], or record one alone."
+                f"[{first}], or record one alone."
             )
     return EveryHead(layers, list(range(len(layers)) if numbers is None else numbers))

@@ -115,6 +115,6 @@ def _warn(names: str) -> None:
     warnings.warn(
         f"attend is compiled by its definition, which builds n × m, because a function or class of your own is among "
         f"{names}. Outside torch.compile it would stream over tiles. "
-        f'Pass engine="reference" if that is what you want.',
+        f'A call of attend that is to be so passes engine="reference"; of a model, leave that part uncompiled.',
         stacklevel=1,
     )

@@ -98,6 +98,11 @@ class Entmax(Weights):
     def batch_shape(self) -> tuple[int, ...]:
         return tuple(self.alpha.shape) if isinstance(self.alpha, Tensor) else ()
 
+    def at_rest(self) -> Weights:
+        # A copy that learns nothing, of the same numbers.
+        learns = type(self) is Entmax and isinstance(self.alpha, Tensor) and self.alpha.requires_grad
+        return Entmax(self.alpha.detach()) if learns else self  # type: ignore[union-attr]
+
     def define(self, scores: Tensor) -> Tensor:
         self._check_alpha()
         return entmax(scores, alpha=self.alpha)

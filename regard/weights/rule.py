@@ -96,6 +96,10 @@ class Weights(nn.Module):
         """This rule for so many keys: the same weights, perhaps in less memory."""
         return self
 
+    def at_rest(self) -> Weights:
+        """This rule where nothing needs a gradient: the same weights, perhaps by more kernels."""
+        return self
+
     def define(self, scores: Tensor) -> Tensor:
         """The definition: α of scores `(..., n_queries, n_keys)`, times `factor`, that are −inf where not allowed."""
         raise NotImplementedError(f"{type(self).__name__} must define define(scores).")

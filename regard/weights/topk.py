@@ -84,6 +84,10 @@ class TopK(Weights):
     def within(self, n_keys: int) -> Weights:
         return self if self.k <= n_keys else TopK(max(n_keys, 1), self.then)
 
+    def at_rest(self) -> Weights:
+        then = self.then.at_rest()
+        return self if then is self.then or type(self) is not TopK else TopK(self.k, then)
+
     def define(self, scores: Tensor) -> Tensor:
         if scores.shape[-1] == 0:
             return scores

@@ -51,3 +51,8 @@ def test_missing_kernels_come_with_the_reason(monkeypatch: pytest.MonkeyPatch) -
     assert "none, plain torch instead: Numba is on holiday: pip install regard[fast]" in text
     report = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
     assert report["kernels"] == "Numba is on holiday: pip install regard[fast]"
+
+
+def test_packages_for_models_are_listed() -> None:
+    optional = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)["optional"]
+    assert {"transformers", "peft"} <= optional.keys()

@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+import numpy
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -68,7 +69,15 @@ def whole(layer, x, **options):
 
 @pytest.mark.parametrize(
     ("heads", "rows"),
-    [(None, None), ([2], None), (None, [7, 0, 4]), ([-1, 0], [5]), ([1], slice(2, 8, 3)), (None, [-1]), (None, [])],
+    [
+        (None, None),
+        ([2], None),
+        (None, [7, 0, 4]),
+        ([-1, 0], [5]),
+        ([1], slice(2, 8, 3)),
+        (None, [-1]),
+        (None, slice(0, 0)),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("name", SETTINGS)
@@ -388,7 +397,7 @@ def nothing_is_read(passes, readers, **options):
         (None, [7, -1]),
         ([-1], slice(2, 8, 3)),
         (None, slice(5, 0, -2)),
-        ([True, False], [True, False]),
+        ([1, 0], [1, 0]),
     ],
     ids=str,
 )
@@ -505,3 +514,50 @@ def test_few_heaviest_weights_do_not_keep_many_alive():
         layer(x, x, x, need_weights=False)
     for each in two[0]._top:
         assert each.untyped_storage().nbytes() == BATCH * HEADS * N * 2 * each.itemsize
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"heads": [1.5]}, "`heads` must be a list of whole numbers, at least one: got"),
+        ({"heads": []}, "`heads` must be a list of whole numbers, at least one: got"),
+        ({"heads": "a"}, "`heads` must be a list of whole numbers, at least one: got 'a'"),
+        ({"heads": [True]}, "`heads` must be a list of whole numbers"),
+        ({"heads": 1.5}, "`heads` must be a list of whole numbers"),
+        ({"rows": [0.5]}, "`rows` must be a list of whole numbers"),
+        ({"rows": []}, "`rows` must be a list of whole numbers"),
+        ({"layers": True}, "`layers` must be names or numbers of layers: got True"),
+        ({"layers": [0, False]}, "`layers` must be names or numbers of layers"),
+        ({"layers": [7]}, r"got \[7\]. There are 'layers.0.self_attn', 'layers.1.self_attn', by number 0 to 1"),
+        ({"budget": "1GiB"}, "`budget` must be a number of bytes, .* got '1GiB'"),
+        ({"budget": -1}, "`budget` must be a number of bytes"),
+        ({"budget": True}, "`budget` must be a number of bytes"),
+    ],
+)
+def test_options_are_checked_when_a_recording_is_made(options, text):
+    with pytest.raises(OptionError, match=text):
+        nn.record(nn.Encoder(nn.EncoderLayer(DIM, HEADS, 16, batch_first=True), 2), **options)
+
+
+def test_numbers_of_any_library_choose_heads_and_rows():
+    layer, x = layer_of(), tokens()
+    with nn.record(layer, heads=torch.tensor([0, -1]), rows=numpy.array([1])) as seen:
+        layer(x, x, x)
+    assert seen[0].shape[1:3] == (2, 1)
+    with nn.record(layer, heads=[99]), pytest.raises(OptionError, match=f"0 to {HEADS - 1}, or from -{HEADS} to -1"):
+        layer(x, x, x)
+
+
+@pytest.mark.parametrize("call", [nn.record, nn.convert])
+@pytest.mark.parametrize("model", ["llama", None])
+def test_what_is_no_model_is_refused(call, model):
+    with pytest.raises(OptionError, match="`model` must be a torch.nn.Module: got"):
+        call(model)
+
+
+def test_a_number_that_was_not_recorded_is_answered_with_those_that_were():
+    model = nn.Encoder(nn.EncoderLayer(DIM, HEADS, 16, batch_first=True), 3)
+    with pytest.raises(MissingKey, match="There are 'layers.0.self_attn', 'layers.2.self_attn', by number 0, 2"):
+        nn.record(model, layers=[0, 2])[1]
+    with pytest.raises(MissingKey, match=r"got no call. Call the model in the `with`, in the thread that opened it"):
+        nn.record(model)[1]

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from threading import Barrier
 
+import pytest
 import torch
 
 from regard import nn
@@ -101,3 +102,38 @@ def test_a_recording_does_not_break_the_graph_of_another_model():
         compiled(x)
         recorded(x, x, x)
     assert len(recording) == 1
+
+
+def test_a_compiled_model_is_recorded_again_and_again_without_compiling_again():
+    model, x, graphs = nn.Encoder(nn.EncoderLayer(DIM, HEADS, 16, batch_first=True), 1).eval(), tokens(), []
+    torch.compiler.reset()
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(model, backend=backend)
+    with torch.no_grad():
+        compiled(x)
+        for turn in range(4):
+            with nn.record(model) as recording:
+                compiled(x)
+            compiled(x)
+            assert len(recording) == 1
+            if turn == 0:
+                made = len(graphs)
+    assert len(graphs) == made
+
+
+def test_a_recorded_model_in_one_graph_is_refused_in_words():
+    model, x = nn.Encoder(nn.EncoderLayer(DIM, HEADS, 16, batch_first=True), 1).eval(), tokens()
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        wanted = compiled(x)
+        with (
+            pytest.raises(torch._dynamo.exc.Unsupported, match="or compile it without fullgraph=True"),
+            nn.record(model),
+        ):
+            compiled(x)
+        torch.testing.assert_close(compiled(x), wanted)

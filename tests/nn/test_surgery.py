@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn as theirs
 
-from regard import Allowed, Causal, Gaussian, GlobalKeys, RandomKeys, Sparsemax, Window, nn
+from regard import Allowed, Causal, Dot, Gaussian, GlobalKeys, RandomKeys, Sparsemax, TopK, Window, nn
 from regard.errors import LayerInputError, OptionError, ShapeError
 
 pytestmark = [
@@ -378,3 +378,16 @@ def test_every_layer_refuses_nested_tensors_with_the_way_out(layer, layout):
 def test_what_only_our_layers_take_is_refused_where_theirs_stand(call):
     with pytest.raises(OptionError, match=r"PyTorch's \w+ must be called with PyTorch's masks"):
         call(tokens_of(N))
+
+
+@pytest.mark.parametrize("name", ["score", "weights", "mask"])
+def test_what_a_layer_would_not_read_is_refused_with_where_it_belongs(name):
+    given = {"score": Dot(), "weights": TopK(1), "mask": Causal()}[name]
+    encoder, decoder = nn.EncoderLayer(8, 2), nn.DecoderLayer(8, 2)
+    with pytest.raises(
+        OptionError, match=rf"got {type(given).__name__} for the layer, .* Use layer.self_attn.{name}\."
+    ):
+        setattr(encoder, name, given)
+    with pytest.raises(OptionError, match=rf"Use layer.self_attn.{name} or layer.multihead_attn.{name}\."):
+        setattr(decoder, name, given)
+    setattr(encoder.self_attn, name, given)

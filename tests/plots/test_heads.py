@@ -42,14 +42,16 @@ def test_a_recording_that_is_more_than_one_picture_says_what_to_pass():
         with pytest.raises(MissingKey, match="got no call"):
             plots.heads(recording)
         layer(x, x, x)
-    with pytest.raises(ShapeError, match=r"dense\(\)\[0\] for view in views"):
+    with pytest.raises(ShapeError, match=r"\[view.dense\(\)\[0\] for view in recording.views\(\)\]"):
         plots.heads(recording)
+    with pytest.raises(ShapeError, match=r"\[view.dense\(\)\[0\] for view in views\]"):
+        plots.heads(recording.views())
     for draw in (plots.matrix, plots.draw_matrix):
         with pytest.raises(ShapeError, match=r"Pass one layer of it, recording\[name\]"):
             draw(recording)
     with recording:
         layer(x, x, x)
-    with pytest.raises(OptionError, match=r"recording\.views"):
+    with pytest.raises(OptionError, match=r"Pass those of one: \[recording\.views\(layer\)\[step\] for layer in rec"):
         plots.heads(recording)
 
 

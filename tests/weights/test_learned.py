@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from regard import Dot, Entmax, Proportional, Softmax, Sparsemax, TopK, attend, partial
+from regard import Dot, Entmax, Proportional, Softmax, Sparsemax, TopK, attend, partial, plan, weigh
+from regard import nn as layers
 from regard.engines import Tiled
 from regard.errors import OptionError, ScoreError, ShapeError
+from regard.nn import base_layer, recording
 
 ENGINES = [pytest.param("reference", id="reference"), pytest.param(Tiled(tile_elements=64), id="tiled")]
 
@@ -197,3 +199,38 @@ def test_reprs_show_what_was_given():
     assert (repr(Softmax()), repr(Softmax(0.5, sink=1.0))) == ("Softmax()", "Softmax(temperature=0.5, sink=1)")
     assert (repr(Sparsemax()), repr(Entmax(1.5))) == ("Sparsemax()", "Entmax(alpha=1.5)")
     assert repr(TopK(3)) == "TopK(\n  k=3\n  (then): Softmax()\n)"
+
+
+@pytest.mark.parametrize("alpha", [(1.5,), (1.2, 1.5, 2.0)])
+@pytest.mark.parametrize("top", [None, 3])
+def test_where_nothing_needs_a_gradient_kernels_take_a_learned_alpha(alpha, top):
+    q, k, v = (each.float().repeat(1, 1, 16, 1) for each in drawn())
+    learned, fixed = Entmax(parameter(*alpha)), Entmax(torch.tensor(alpha).squeeze())
+    learned, fixed = (each if top is None else TopK(top, each) for each in (learned, fixed))
+    assert "learned alpha" in plan(q, k, v, weights=learned).reason or top is not None
+    with torch.no_grad():
+        assert plan(q, k, v, weights=learned) == plan(q, k, v, weights=fixed)
+        torch.testing.assert_close(attend(q, k, v, weights=learned), attend(q, k, v, weights=fixed))
+    view = weigh(q, k, v, weights=learned)
+    view.entropy().sum().backward()
+    assert next(learned.parameters()).grad is not None
+
+
+def test_a_learned_alpha_of_many_pairs_is_trained_by_tiles():
+    q = torch.zeros(1, 4, 1024, 8)
+    found = plan(q, q, q, weights=Entmax(parameter(1.5)))
+    assert found.engine == "tiled"
+
+
+def test_layers_and_recordings_have_a_learned_alpha_at_rest_where_nothing_needs_a_gradient(monkeypatch):
+    rules, own = [], weigh
+    for module in (base_layer, recording):
+        monkeypatch.setattr(
+            module, "weigh", lambda *inputs, **options: rules.append(options["weights"]) or own(*inputs, **options)
+        )
+    layer, x = layers.MultiHeadAttention(8, 2, batch_first=True, weights=Entmax(parameter(1.5))), torch.rand(1, 5, 8)
+    for grad in (False, True):
+        with torch.set_grad_enabled(grad), layers.record(layer, top=2):
+            layer(x, x, x)
+            layer(x, x, x, need_weights=False)
+    assert [len(rule.learned()) for rule in rules] == [0, 0, 1, 0]

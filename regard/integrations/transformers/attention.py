@@ -13,14 +13,16 @@ from torch import Tensor, nn
 from regard.errors import DtypeError, OptionError, ShapeError
 from regard.grid import Align
 from regard.integrations.transformers.model_mask import ModelMask
+from regard.integrations.transformers.placing import UNKNOWN, Unknown
 from regard.integrations.transformers.refusals import refuse_unknown
-from regard.integrations.transformers.replacing import UNKNOWN, Replacement, Unknown, replacement_of
+from regard.integrations.transformers.replacing import Replacement, replacement_of
 from regard.masks import Allowed, Causal, KeyMask, Mask, Selected
 from regard.modes import is_tracing
 from regard.nn.base_layer import pool_and_weigh
 from regard.nn.pooled_outputs import show_pooled
 from regard.nn.recording import attend_and_tell, is_recorded, note
 from regard.scores import Bias, ScaledDot, Score, SoftCap
+from regard.tensors import stretches
 from regard.weights import Softmax, Weights
 
 _SCALED_DOT, _SOFTMAX = ScaledDot(), Softmax()
@@ -67,13 +69,16 @@ def attention_forward(
         raise OptionError(
             f"`scaling` of {type(module).__name__} must be a number: got a tensor. Multiply the queries by it."
         )
+    if isinstance(attention_mask, Tensor) and not is_tracing():
+        _check_mask(type(module).__name__, attention_mask, query, key)
     mask, bias = _read_mask(attention_mask)
-    align = _align_of(attention_mask, query.shape[-2], key.shape[-2])
+    across = getattr(module, "is_causal", None) is False  # as what attends to another sequence, or to all of its own
+    align = _align_of(attention_mask, query.shape[-2], key.shape[-2], across)
     if attention_mask is None and is_causal and query.shape[-2] > 1:
         mask = Causal(None if query.shape[-2] == key.shape[-2] else "start")
     replacement = replacement_of(module)
     if replacement is not None:
-        replacement.check_align(align)
+        replacement.check_align(type(module).__name__, align)
     call = Call(query, key, value, scaling, softcap, mask, bias, position_bias, s_aux, indices, replacement, align)
     dropped = float(dropout) if module.training else 0.0
     wants_weights = output_attentions or _collects_attentions()
@@ -175,8 +180,9 @@ class Call:
 
     def own_score(self) -> Score:
         """The layer's score, without what the call adds to it."""
-        if self.replacement is not None and self.replacement.score is not None:
-            return self.replacement.score
+        score = None if self.replacement is None else self.replacement.score_at(self.align)
+        if score is not None:
+            return score
         score = _scaled_dot(self.scaling, self.queries.shape[-1])
         return score if self.softcap is None else SoftCap(score, self.softcap)
 
@@ -213,14 +219,14 @@ def _as_it_is(pooled: Tensor) -> Tensor:
     return pooled
 
 
-def _align_of(mask: Any, n_queries: int, n_keys: int) -> Align | Unknown:
+def _align_of(mask: Any, n_queries: int, n_keys: int, across: bool) -> Align | Unknown:
     """Where queries stand among keys; nobody knows under a tensor of the model's, which may hide blanks at the end."""
     offset = mask.align if isinstance(mask, ModelMask) else None
     if offset is not None and offset != n_keys - n_queries:
-        return offset
+        return UNKNOWN if across else offset
     if n_queries == n_keys:
         return None
-    return UNKNOWN if isinstance(mask, Tensor) else "end"
+    return UNKNOWN if isinstance(mask, Tensor) or across else "end"
 
 
 def _all_of(masks: list[Mask]) -> Mask:
@@ -250,6 +256,20 @@ def _read_mask(mask: Any) -> tuple[Mask | Tensor | None, Tensor | None]:
         return mask, None
     # Models write the least number of a dtype for "may not attend": as −inf, it is a mask, and not a score.
     return None, mask.masked_fill(mask <= torch.finfo(mask.dtype).min, -torch.inf)
+
+
+def _check_mask(owner: str, mask: Tensor, queries: Tensor, keys: Tensor) -> None:
+    """Raise unless a tensor is a mask for these queries and keys."""
+    (batch, heads, n_queries, _), n_keys = queries.shape, keys.shape[-2]
+    sizes = (*(1,) * (4 - mask.ndim), *mask.shape)
+    if len(sizes) > 4 or any(
+        not stretches(*each) for each in zip(sizes, (batch, heads, n_queries, n_keys), strict=True)
+    ):
+        raise ShapeError(
+            f"`attention_mask` as it comes to {owner} must be ({batch} or 1, {heads} or 1, {n_queries} or 1, "
+            f"{n_keys}), for batch, heads, queries and keys: got {tuple(mask.shape)}. Pass (batch, keys), and let the "
+            f"model make it, or one of that shape."
+        )
 
 
 def _for_each_head(tensor: Tensor, sharing: int) -> Tensor:

@@ -16,6 +16,8 @@ from typing import Any
 from regard.errors import CheckpointError
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+OTHERS = (".gguf", ".h5", ".msgpack", ".onnx", ".ot", ".tflite")  # weights that are not read here
+LFS = b"version https://git-lfs"  # how a file begins that stands for another
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # or an index of that name, which lists several files
 MOST_CONFIG_BYTES, MOST_LEVELS = 10_000_000, 100
 # Entries of config.json by which transformers would read other files than those that are checked.
@@ -106,8 +108,8 @@ def check_code(folder: Path, config: dict[str, Any], options: dict[str, Any]) ->
         )
 
 
-def check_weights(folder: Path, variant: str | None, pickles: bool) -> None:
-    """Raise unless there are weights that may be read, and whole."""
+def check_weights(folder: Path, variant: str | None, pickles: bool) -> list[Path]:
+    """The files that weights will be read from; raises unless they may be read, and are whole."""
     from safetensors import SafetensorError, safe_open
 
     for index in sorted(folder.glob("*.index*.json")):
@@ -115,13 +117,17 @@ def check_weights(folder: Path, variant: str | None, pickles: bool) -> None:
             _check_index(index)
     files = _weights(folder, variant, pickles)
     if not files:
-        found = sorted(
-            file.name for file in folder.iterdir() if file.suffix in PICKLES and file.name != "training_args.bin"
+        found, others = (
+            sorted(file.name for file in folder.iterdir() if file.suffix in of and file.name != "training_args.bin")
+            for of in (PICKLES, OTHERS)
         )
         got = f"only {', '.join(found[:3])}, which may run code as they are read" if found else "none"
         advice = "Save it with save_pretrained, or pass pickles=True if you trust it" if found else "Get it again"
         if found and pickles:
             got, advice = f"{', '.join(found[:3])} alone", f"transformers reads {' or '.join(WEIGHTS)}: rename it"
+        if others and not found:
+            got = f"only {', '.join(others[:3])}, which transformers reads otherwise, or not at all"
+            advice = "Get the safetensors, or convert it and save it with save_pretrained"
         raise CheckpointError(
             f"A checkpoint must have weights in safetensors{f' of variant {variant!r}' if variant else ''}: {folder} "
             f"has {got}. {advice}."
@@ -132,7 +138,13 @@ def check_weights(folder: Path, variant: str | None, pickles: bool) -> None:
                 with safe_open(file, "pt"):
                     pass
         except (SafetensorError, OSError) as error:
+            with suppress(OSError), open(file, "rb") as opened:
+                if opened.read(len(LFS)) == LFS:
+                    raise CheckpointError(
+                        f"{file} must be a whole file: it is a pointer of git-lfs to one. Get that with: git lfs pull."
+                    ) from None
             raise CheckpointError(f"{file} must be a whole file: it cannot be read ({error}). Get it again.") from None
+    return files
 
 
 def _check_index(index: Path) -> None:

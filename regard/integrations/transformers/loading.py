@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -14,6 +16,7 @@ from torch import nn
 from regard.errors import CheckpointError, MissingDependency, OptionError
 from regard.integrations.transformers.checkpoint_folder import check_code, check_folder, check_weights, read_config
 from regard.integrations.transformers.hosted_layers import IMPLEMENTATION, implementation_of, is_attention
+from regard.integrations.transformers.replaced_weights import load_replaced
 
 # What `load` decides, and what would lead around its checks or give something else back than a model.
 OURS = {
@@ -30,18 +33,27 @@ OURS = {
 }
 
 
-def load(path: str | os.PathLike[str], *, kind: Any = None, pickles: bool = False, **options: Any) -> nn.Module:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    kind: Any = None,
+    pickles: bool = False,
+    replace: Callable[[Any], object] | None = None,
+    **options: Any,
+) -> nn.Module:
     """The model in a folder, with its attention on regard, in eval mode; nothing is fetched from the network.
 
     Args:
         path: A folder with config.json and weights in safetensors, as `save_pretrained` writes it.
         kind: Which class loads it, as `transformers.AutoModelForCausalLM`; `transformers.AutoModel` if left out.
         pickles: Whether weights may be read from pickles where there are no safetensors.
+        replace: What is called with the model before replaced parts are read, to replace what the checkpoint was saved
+            with: a function that calls `regard.integrations.transformers.replace`.
         options: For `from_pretrained`, as `dtype`. `trust_remote_code=True` runs Python that the checkpoint names.
 
     Raises:
         CheckpointError: The folder, or a file in it, is missing, damaged, not safe to read, or of a model whose
-            attention does not come to regard.
+            attention does not come to regard; or it was saved with replaced parts, and nothing takes them.
 
     Example:
         >>> import tempfile, transformers
@@ -62,12 +74,17 @@ def load(path: str | os.PathLike[str], *, kind: Any = None, pickles: bool = Fals
         raise OptionError(
             f"`kind` must be a class of transformers that makes models: got {kind!r}. Pass transformers.AutoModel, say."
         )
+    if replace is not None and (not callable(replace) or isinstance(replace, nn.Module)):
+        raise OptionError(
+            f"`replace` must be a function of the model: got {type(replace).__name__}. Pass one that calls "
+            f"regard.integrations.transformers.replace on it."
+        )
     folder = _folder(path)
     check_folder(folder)
     config = read_config(folder / "config.json")
     check_code(folder, config, options)
     _check_kind(folder, config, kind)
-    check_weights(folder, options.get("variant"), pickles)
+    files = check_weights(folder, options.get("variant"), pickles)
     # The second name is for what config.json says under it, which would win otherwise.
     options |= dict.fromkeys(("attn_implementation", "_attn_implementation"), IMPLEMENTATION)
     options |= {"local_files_only": True, "output_loading_info": True}
@@ -83,6 +100,9 @@ def load(path: str | os.PathLike[str], *, kind: Any = None, pickles: bool = Fals
         ) from error
     _check_attention(folder, model)
     _check_loaded(folder, model, info)
+    if replace is not None:
+        replace(model)
+    load_replaced(folder, files, model)
     return model  # type: ignore[no-any-return]
 
 
@@ -91,6 +111,10 @@ def _check_options(options: dict[str, Any], pickles: bool) -> None:
     for name, got in options.items():
         if name in OURS or "attn_implementation" in name:
             raise OptionError(f"`{name}` must be left out: got {got!r}. Call from_pretrained to choose it.")
+        if near := get_close_matches(name, ("kind", "pickles", "replace"), 1, 0.8):
+            raise OptionError(
+                f"`{name}` is no option of load(), nor of from_pretrained: pass {near[0]}=, if it is that."
+            )
     if "weights_only" in options and not pickles:
         raise OptionError(
             f"`weights_only` must be left out where no pickles are read: got {options['weights_only']!r}. Pass "

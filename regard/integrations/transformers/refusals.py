@@ -49,7 +49,7 @@ REFUSED = {
 }
 _ADVICE = {
     "lengths of packed sequences for flash attention": "Leave it out: packed sequences are known by position_ids that "
-    "begin again",
+    "begin again, in a call with use_cache=False and without an attention_mask",
     "a paged cache, of continuous batching": 'Use generate, or attn_implementation="sdpa" for continuous batching',
 }
 

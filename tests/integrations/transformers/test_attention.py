@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-import regard.integrations.transformers  # noqa: F401
+from benchmarks.tiny_models import build
 from regard import Causal, KeyMask
 from regard.errors import DtypeError, OptionError, ShapeError
 from regard.integrations.transformers.attention import Call, attention_forward
@@ -195,3 +195,18 @@ def test_heads_that_do_not_divide():
     query, key, value = tensors(4)
     with pytest.raises(ShapeError, match="must be a multiple of those of keys"):
         attention_forward(torch.nn.Identity(), query, key, value, None)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 9, 8), (2, 3, 9, 9), (3, 1, 9, 9), (2, 1, 8, 9)])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_a_mask_of_another_size_is_named_as_the_user_knows_it(shape, dtype):
+    model = build("llama").model
+    model.set_attn_implementation("regard")
+    text = rf"`attention_mask` as it comes to LlamaAttention must be \(2 or 1, 4 or 1, 9 or 1, 9\).* got \({shape[0]}, "
+    with pytest.raises(ShapeError, match=text):
+        model(torch.randint(3, 50, (2, 9)), attention_mask=torch.ones(shape, dtype=dtype))
+
+
+def test_lengths_of_packed_sequences_are_refused_with_what_holds_for_them():
+    with pytest.raises(OptionError, match="position_ids that begin again, in a call with use_cache=False and without"):
+        attention_forward(torch.nn.Identity(), *tensors(), None, cu_seq_lens_q=1)

@@ -426,3 +426,20 @@ def test_a_class_that_does_not_load_it(bert):
         kind=transformers.AutoModelForVideoClassification,
     )
     refused(bert, "unexpected keyword argument 'wide'", wide=3)
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "tf_model.h5", "flax_model.msgpack"])
+def test_weights_of_another_kind_are_named(copied, name):
+    (copied / "model.safetensors").rename(copied / name)
+    refused(copied, rf"has only {name}, which .* Get the safetensors, or convert it")
+
+
+def test_a_pointer_of_git_lfs_is_named(copied):
+    (copied / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    refused(copied, r"model.safetensors must be a whole file: it is a pointer of git-lfs to one\. Get .*git lfs pull")
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("pickle", "pickles"), ("replaced", "replace"), ("kinds", "kind")])
+def test_an_option_that_is_nearly_one_is_named(bert, wrong, right):
+    with pytest.raises(OptionError, match=rf"`{wrong}` is no option of load.*: pass {right}=, if it is that"):
+        load(bert, **{wrong: True})

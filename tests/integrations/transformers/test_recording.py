@@ -5,10 +5,10 @@ import threading
 import pytest
 import torch
 
-import regard.integrations.transformers  # noqa: F401
 from benchmarks.tiny_models import build, config_class, model_of, tiny_config
-from regard import nn
+from regard import Sparsemax, nn
 from regard.errors import BudgetExceeded, MissingKey, OptionError
+from regard.integrations.transformers import replace, restore
 
 
 def tiny(name):
@@ -207,3 +207,21 @@ def test_the_heaviest_weights_are_found_while_a_model_runs(kind, monkeypatch):
     monkeypatch.setattr("regard.view.few_weights.FewWeights.read", nothing_is_read)
     for view, top in zip(told.views(), wanted, strict=True):
         torch.testing.assert_close(view.top(3).weights, top.weights)
+
+
+def test_a_recording_of_a_model_that_was_switched_says_so():
+    model = build("bert").model
+    model.set_attn_implementation("regard")
+    with nn.record(model) as seen:
+        model.set_attn_implementation("eager")
+        model(torch.randint(3, 50, (2, 9)))
+    with pytest.raises(MissingKey, match=r'got no call. By now a layer .* got "eager". Call model.set_attn'):
+        seen[0]
+
+
+def test_what_is_no_model_is_refused_and_one_that_was_never_on_regard_is_left_alone():
+    for call in (lambda model: replace(model, weights=Sparsemax()), restore):
+        with pytest.raises(OptionError, match="`model` must be a torch.nn.Module: got"):
+            call("llama")
+    restore(build("bert").model)
+    restore(torch.nn.Linear(2, 2))

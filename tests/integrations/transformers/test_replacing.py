@@ -3,19 +3,32 @@
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
 from torch.nn import Parameter
 
-from benchmarks.tiny_models import build, config_class, tiny_config
-from regard import Alibi, Causal, Entmax, Gated, Gaussian, ScaledDot, Sparsemax, Window, nn
-from regard.errors import OptionError
-from regard.integrations.transformers import replace, restore
+from benchmarks.tiny_models import build, config_class, stir, tiny_config
+from regard import (
+    Alibi,
+    Causal,
+    Dot,
+    Entmax,
+    Gated,
+    Gaussian,
+    PerHead,
+    RelativeBias,
+    ScaledDot,
+    Sparsemax,
+    Window,
+    nn,
+)
+from regard.errors import CheckpointError, OptionError
+from regard.integrations.transformers import load, replace, restore
 from regard.integrations.transformers.attention import attention_forward
 
 
-def writer():
+def writer(name="llama"):
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(tiny_config(config_class("llama"))).eval()
+    model = transformers.AutoModelForCausalLM.from_config(tiny_config(config_class(name))).eval()
+    stir(model)
     model.set_attn_implementation("regard")
     return model, {"input_ids": torch.randint(3, 50, (2, 9)), "pad_token_id": 0, "eos_token_id": None}
 
@@ -62,29 +75,75 @@ def test_a_scope_comes_on_top_of_what_the_model_allows():
         assert ((weights > 0) == allowed).all()
 
 
-@pytest.mark.parametrize("align", [None, "end"])
-def test_a_scope_goes_with_the_queries_whatever_the_cache(align):
-    model, inputs = writer()
-    replace(model, mask=Window(before=2, after=0, align=align))
-    options = {"max_new_tokens": 6, "do_sample": False}
-    tokens = {
-        kind: model.generate(**inputs, **options, **cache)
-        for kind, cache in (
-            ("dynamic", {}),
-            ("static", {"cache_implementation": "static"}),
-            ("none", {"use_cache": False}),
-        )
-    }
-    assert torch.equal(tokens["dynamic"], tokens["none"])
-    assert torch.equal(tokens["static"], tokens["none"])
+def written_with(model, inputs, **cache):
+    settings = {"max_new_tokens": 6, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+    return torch.stack(model.generate(**inputs, **settings, **cache).logits)
 
 
-def test_a_positional_score_is_refused_where_keys_end_elsewhere():
+CACHES = [{}, {"cache_implementation": "static"}]
+PLACED = {
+    "window": {"mask": Window(before=2, after=0)},
+    "window at the end": {"mask": Window(before=2, after=0, align="end")},
+    "windows": {"mask": PerHead([Window(2, 0), Window(3, 0) & ~Window(1, 1), None, Causal()])},
+    "slopes": {"score": ScaledDot() + Alibi([1.0, 0.5, 0.25, 0.0])},
+    "slopes at the end": {"score": (Gaussian(1.0) + Dot()) + Alibi(0.5, align="end")},
+    "table": {"score": ScaledDot() + RelativeBias(3, heads=4)},
+}
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral"])
+@pytest.mark.parametrize("cache", CACHES, ids=["dynamic", "static"])
+@pytest.mark.parametrize("given", PLACED.values(), ids=PLACED)
+def test_what_is_positional_goes_with_the_queries_whatever_the_cache(given, cache, name):
+    model, inputs = writer(name)
+    plain = written_with(model, inputs, use_cache=False)
+    replace(model, **given)
+    with torch.no_grad():
+        for name, each in model.named_parameters():
+            if name.endswith("table"):
+                each.copy_(torch.linspace(-2, 2, each.numel()).reshape(each.shape))
+    wanted = written_with(model, inputs, use_cache=False)
+    assert not torch.allclose(plain, wanted, atol=1e-3)
+    torch.testing.assert_close(written_with(model, inputs, **cache), wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_what_was_given_is_left_as_it_was():
     model, inputs = writer()
-    replace(model, score=ScaledDot() + Alibi(0.1, align="end"))
-    model.generate(**inputs, max_new_tokens=2)
-    with pytest.raises(OptionError, match="got a cache of a fixed size"):
-        model.generate(**inputs, max_new_tokens=2, cache_implementation="static")
+    score, mask = ScaledDot() + Alibi(0.1), Window(before=2, after=0)
+    replace(model, score=score, mask=mask)
+    written_with(model, inputs, cache_implementation="static")
+    assert score.term.align is None
+    assert mask.align is None
+
+
+@pytest.mark.parametrize("align", ["start", 3, torch.tensor([1, 2])], ids=["start", "number", "numbers"])
+def test_a_place_of_its_own_is_refused(align):
+    model, _ = tiny("llama")
+    for given in (
+        {"mask": Window(before=2, after=0, align=align)},
+        {"mask": PerHead([None, ~Causal(align), None, None])},
+        {"score": ScaledDot() + Alibi(0.1, align=align)},
+    ):
+        with pytest.raises(OptionError, match=r"`align` of \w+ must be left out for a layer of transformers: got"):
+            replace(model, **given)
+
+
+@pytest.mark.parametrize("given", [PLACED["window"], PLACED["slopes"]], ids=["mask", "score"])
+def test_a_place_that_nobody_knows_is_refused(given):
+    model, inputs = tiny("t5")
+    replace(model, **given, layers="encoder")
+    inputs["decoder_input_ids"] = inputs["decoder_input_ids"][:, :3]
+    model(**inputs)
+    replace(model, **given)
+    with pytest.raises(OptionError, match="attends to another sequence"):
+        model(**inputs)
+    model, inputs = writer()
+    replace(model, **given)
+    tokens = inputs["input_ids"]
+    first = model(tokens[:, :4])
+    allowed = torch.ones(2, 1, 5, 9, dtype=torch.bool).tril(4)
+    with pytest.raises(OptionError, match="called with a tensor as its mask"):
+        model(tokens[:, 4:], attention_mask=allowed, past_key_values=first.past_key_values)
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "gpt_oss", "t5"])
@@ -123,17 +182,93 @@ def test_a_score_has_the_dtype_of_its_layer():
     assert all(each.grad is not None for each in learned.parameters())
 
 
-def test_it_is_saved_and_loaded_with_the_model(tmp_path):
-    model, inputs = tiny()
-    replace(model, weights=Entmax(Parameter(torch.tensor(1.5))))
+def give(model):
+    replace(model, weights=Entmax(Parameter(torch.tensor(1.5))), layers=0)
+    replace(model, score=ScaledDot() + RelativeBias(3, heads=4), mask=Window(before=3, after=3), layers=1)
+
+
+@pytest.mark.parametrize("shards", ["5GB", "20KB"], ids=["one file", "shards"])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "t5", "gemma2", "bert"])
+def test_it_is_saved_and_loaded_with_the_model(name, shards, tmp_path):
+    kind = {"t5": "AutoModelForSeq2SeqLM", "bert": "AutoModelForMaskedLM"}.get(name, "AutoModelForCausalLM")
+    kind = getattr(transformers, kind)
+    config = tiny_config(config_class(name))
+    config.tie_word_embeddings = name != "llama"
+    model = kind.from_config(config, attn_implementation="regard").eval()
+    give(model)
     with torch.no_grad():
         for name, each in model.named_parameters():
             if ".regard." in name:
-                each.fill_(1.25)
+                each.copy_(torch.linspace(1.2, 1.9, each.numel()).reshape(each.shape))
+    tokens = torch.randint(3, 50, (2, 9))
+    inputs = {"input_ids": tokens} | ({"decoder_input_ids": tokens} if model.config.is_encoder_decoder else {})
+    model.save_pretrained(tmp_path, max_shard_size=shards)
+    assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shards == "20KB")
+    again = load(tmp_path, kind=kind, replace=give)
+    with torch.no_grad():
+        assert torch.equal(again(**inputs).logits, model(**inputs).logits)
+    body = load(tmp_path, replace=give)  # without its head
+    learned = {name: each.detach() for name, each in body.named_parameters() if ".regard." in name}
+    assert {round(each.max().item(), 4) for each in learned.values()} == {1.2, 1.9}
+
+
+def test_a_state_is_loaded_as_ever_and_says_what_is_not_the_same(tmp_path):
+    model, again = tiny()[0], tiny()[0]
+    give(model)
+    give(again)
+    again.load_state_dict(model.state_dict())
+    with torch.device("meta"):
+        empty = transformers.AutoModel.from_config(model.config, attn_implementation="regard")
+        give(empty)
+    empty.to_empty(device="cpu").load_state_dict(model.state_dict())
+    assert torch.equal(
+        empty.encoder.layer[1].attention.self.regard.description,
+        again.encoder.layer[1].attention.self.regard.description,
+    )
+    replace(again, weights=Entmax(Parameter(torch.tensor(1.5))), layers=1)
+    with pytest.raises(
+        CheckpointError, match=r"layer.1.attention.self.regard must be what .* got .*Entmax\(alpha=learned"
+    ):
+        again.load_state_dict(model.state_dict())
+
+
+@pytest.mark.parametrize("given", [{"weights": Entmax(Parameter(torch.tensor(1.5)))}, {"weights": Sparsemax()}])
+def test_what_was_saved_with_replaced_parts_is_not_loaded_without(given, tmp_path):
+    model, _ = tiny()
+    replace(model, **given, layers=1)
     model.save_pretrained(tmp_path)
-    again, _ = tiny()
-    replace(again, weights=Entmax(Parameter(torch.tensor(1.5))))
-    again.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    name = type(given["weights"]).__name__
+    with pytest.raises(CheckpointError, match=rf"nothing takes encoder.layer.1.* had weights={name}.*Replace the same"):
+        load(tmp_path)
+    with pytest.raises(CheckpointError, match=r"nothing takes encoder.layer.1"):
+        load(tmp_path, replace=lambda model: replace(model, **given, layers=0))
+    with pytest.raises(CheckpointError, match="must be what the checkpoint was saved with"):
+        load(tmp_path, replace=lambda model: replace(model, mask=Causal(), weights=given["weights"], layers=1))
+    load(tmp_path, replace=lambda model: replace(model, **given, layers=1))
+    with pytest.raises(OptionError, match="`replace` must be a function of the model: got Sparsemax"):
+        load(tmp_path, replace=Sparsemax())
+
+
+def test_what_is_replaced_must_all_be_saved(tmp_path):
+    model, _ = tiny()
+    replace(model, weights=Sparsemax(), layers=1)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"it lacks encoder.layer.0.attention.self.regard.weights.alpha"):
+        load(tmp_path, replace=lambda model: (replace(model, weights=Sparsemax(), layers=1), give(model)))
+    plain, _ = tiny()
+    plain.save_pretrained(tmp_path)
+    load(tmp_path, replace=give)  # a plain one lacks nothing: parts are as they were made
+
+
+def test_a_pickle_has_what_was_replaced(tmp_path):
+    model, inputs = tiny()
+    give(model)
+    model.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="nothing takes"):
+        load(tmp_path, pickles=True)
+    again = load(tmp_path, pickles=True, replace=give)
     with torch.no_grad():
         assert torch.equal(again(**inputs)[0], model(**inputs)[0])
 
