@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 import regard
 from regard import Allowed, Causal, GlobalKeys, KeyMask, Padding, Window, attend, plan
 from regard.engines import Reference, Sdpa
-from regard.engines.sdpa.fused_call import are_few_rows, pool_row_by_row
+from regard.engines.sdpa.fused_call import are_few_rows, may_pass_for_heads, pool_row_by_row
 from regard.engines.sdpa.sdpa_engine import _prepare
 from regard.errors import EngineRefusal
 from regard.problem import make_problem
@@ -256,4 +256,15 @@ def test_rows_that_see_every_key_may_pass_for_heads(groups):
     query, key, value = torch.randn(2, 6, 5, 8), torch.randn(2, groups, 40, 8), torch.randn(2, groups, 40, 8)
     expected = scaled_dot_product_attention(query, key, value, scale=0.3, enable_gqa=True)
     torch.testing.assert_close(pool_row_by_row(query, key, value, 0.3), expected)
-    assert not are_few_rows(query, key)  # on a CPU
+    assert not are_few_rows(query, key, value)  # on a CPU
+
+
+def test_rows_pass_for_heads_where_they_are_few_and_a_kernel_takes_them():
+    half = torch.bfloat16
+    assert may_pass_for_heads((1, 8, 4, 128), 4096, half)
+    assert may_pass_for_heads((1, 32, 64, 128), 512, half)
+    assert not may_pass_for_heads((1, 32, 65, 128), 4096, half)
+    assert not may_pass_for_heads((1, 8, 1, 128), 4096, half)
+    assert not may_pass_for_heads((1, 8, 4, 128), 511, half)
+    assert not may_pass_for_heads((1, 8, 4, 264), 4096, half)
+    assert not may_pass_for_heads((1, 8, 4, 128), 4096, torch.float32)

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -54,7 +54,7 @@ _waiting = _Waiting()
 def compiled_together() -> Iterator[None]:
     """Kernels of the body that are not compiled yet are compiled at the same time, at its end, and launched then.
 
-    The body must not read what its own launches write.
+    Until then nothing is launched: the body must not use results of its own launches in torch operations.
     """
     if _waiting.launches is not None:
         yield
@@ -72,7 +72,7 @@ def compiled_together() -> Iterator[None]:
 
 
 def _compile(launches: Sequence[_Launch]) -> None:
-    """Compile several at the same time: hardly anything of it is Python."""
+    """Compile several at the same time: hardly anything of it is Python. What fails is left to who launches it."""
     from triton import AsyncCompileMode, JITFunction
 
     launches = [each for each in launches if isinstance(each.kernel, JITFunction)]  # not one that is interpreted
@@ -82,11 +82,12 @@ def _compile(launches: Sequence[_Launch]) -> None:
 
     def load(compiled: Any) -> None:
         """Have what launches a kernel compiled, too, and the kernel on the device."""
-        with torch.cuda.device(device):
+        with torch.cuda.device(device), suppress(Exception):
             _ = compiled.result().run
 
     with _notice.if_slow(), ThreadPoolExecutor(min(len(launches), os.cpu_count() or 1)) as executor:
-        with AsyncCompileMode(executor):
+        # Errors are ignored: Triton 3.6 would stay in this mode after one.
+        with AsyncCompileMode(executor, ignore_errors=True):
             made = [
                 each.kernel.warmup(*each.arguments, grid=(each.n_programs,), **each.constants, **each.options)
                 for each in launches

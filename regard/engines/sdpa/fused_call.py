@@ -6,6 +6,7 @@ The kernels have a first derivative and no second: that one is the definition's,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ CALLED_BY_NAME = frozenset({"cpu"})
 # Of one query, PyTorch's kernels for GPUs split the keys over the whole device, and heads that share keys read them
 # once. Of several they take a program for each head, up to ten times as long. Rows that see every key may pass for
 # heads: quicker, on an H200, for so many rows of all heads.
-FEW_ROWS, MANY_KEYS = 2048, 512
+FEW_ROWS, MANY_KEYS, MOST_DIMS = 2048, 512, 256
 
 Three = tuple[Tensor, Tensor, Tensor]
 
@@ -58,7 +59,7 @@ class Call(NamedTuple):
 
     def compute(self) -> Tensor:
         """The output, `(batch, heads, n_queries, value_dim)`."""
-        if self.mask is None and not self.is_causal and are_few_rows(self.query, self.key):
+        if self.mask is None and not self.is_causal and are_few_rows(self.query, self.key, self.value):
             return self.finish(pool_row_by_row(self.query, self.key, self.value, self.scale))
         return self.finish(scaled_dot_product_attention(self.query, self.key, self.value, **self._options()))
 
@@ -101,14 +102,22 @@ class Frame:
         return output
 
 
-def are_few_rows(query: Tensor, key: Tensor) -> bool:
+def are_few_rows(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether `pool_row_by_row` is quicker, of rows that all see every key."""
-    if not query.is_cuda or query.shape[-2] < 2 or key.shape[-2] < MANY_KEYS:
+    if not query.is_cuda or torch.compiler.is_compiling():
         return False
-    if math.prod(query.shape[:-1]) > FEW_ROWS:
+    trains = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    return not trains and may_pass_for_heads(query.shape, key.shape[-2], query.dtype)
+
+
+def may_pass_for_heads(shape: Sequence[int], n_keys: int, dtype: torch.dtype) -> bool:
+    """Whether rows `(batch, heads, n_queries, dim)` are few, over many keys, for the one kernel that takes them so.
+
+    In float32, and of more dims, PyTorch would have none and build n × m.
+    """
+    if dtype.itemsize != 2 or shape[-1] > MOST_DIMS:
         return False
-    trains = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
-    return not trains and not torch.compiler.is_compiling()
+    return shape[-2] > 1 and n_keys >= MANY_KEYS and math.prod(shape[:-1]) <= FEW_ROWS
 
 
 def pool_row_by_row(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:

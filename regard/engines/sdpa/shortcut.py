@@ -85,7 +85,7 @@ def pool_plainly(
         call = Call(*folded, None, None, is_causal, scale, dim)
         output = pool_fused(frame, call, queries, keys, values)
     else:
-        if not on_cpu and are_few_rows(folded[0], folded[1]):  # on a GPU, there is no mask here
+        if not on_cpu and are_few_rows(*folded):  # on a GPU, there is no mask here
             output = pool_row_by_row(*folded, scale)
         else:
             output = scaled_dot_product_attention(*folded, is_causal=is_causal, scale=scale)

@@ -231,19 +231,19 @@ def test_nothing_is_launched_where_the_body_fails():
 def test_several_kernels_are_compiled_and_loaded_at_the_same_time(monkeypatch):
     import triton
 
-    meetings = [threading.Barrier(2, timeout=20) for _ in range(2)]
+    meetings, met = [threading.Barrier(2, timeout=20) for _ in range(2)], []
 
     class Loading:
         @property
         def run(self):
-            return meetings[1].wait()
+            met.append(meetings[1].wait())
 
     class Compiling(Kernel):
         def warmup(self, *arguments, grid, **constants):
             return active().submit(id(self), compiled, ignored, ignored)
 
     def compiled():
-        meetings[0].wait()
+        met.append(meetings[0].wait())
         return Loading()
 
     def ignored(made):
@@ -258,4 +258,30 @@ def test_several_kernels_are_compiled_and_loaded_at_the_same_time(monkeypatch):
         for kernel in kernels:
             run(kernel, layout, x)
     assert [len(kernel.compilations) for kernel in kernels] == [1, 1]
-    assert [meeting.n_waiting for meeting in meetings] == [0, 0]
+    assert len(met) == 4
+
+
+def test_what_cannot_be_compiled_is_told_by_its_launch_and_triton_goes_on(monkeypatch):
+    import triton
+
+    class Failing(Kernel):
+        def warmup(self, *arguments, grid, **constants):
+            return active().submit(id(self), lambda: 1 / 0, None, lambda made: None)
+
+        def __getitem__(self, grid):
+            raise ZeroDivisionError
+
+    active = triton.runtime._async_compile.active_mode.get
+    monkeypatch.setattr(triton, "JITFunction", Kernel)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    layout, x = empty_layout(), torch.empty(64)
+
+    def failing():
+        with launcher.compiled_together():
+            run(Failing(), layout, x)
+            run(Failing(), layout, x)
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
+    assert active() is None

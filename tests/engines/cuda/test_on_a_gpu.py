@@ -312,3 +312,17 @@ def test_few_rows_over_many_keys_pass_for_heads(monkeypatch, n_queries):
     assert torch.equal(attend(q, k, v), plain)
     torch.testing.assert_close(attend(q, k, v, engine="sdpa"), plain)
     assert len(calls) == 2
+
+
+def test_few_rows_build_nothing_large_nor_where_values_learn():
+    q, k, v = (torch.randn(1, 8, n, 64, device="cuda") for n in (256, 4096, 4096))
+    for dtype, learns in ((torch.float32, False), (torch.bfloat16, True)):
+        given = [each.to(dtype) for each in (q, k, v)]
+        given[2].requires_grad_(learns)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        output = attend(*given)
+        if learns:
+            output.sum().backward()
+        assert torch.cuda.max_memory_allocated() - before < 64 << 20
