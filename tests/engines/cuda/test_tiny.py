@@ -165,6 +165,27 @@ def test_what_is_not_finite_reaches_those_alone_who_see_it(broken, launched):
         torch.testing.assert_close(got, wanted, equal_nan=True)
 
 
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_broken_query_reaches_nothing_that_it_does_not_see(broken, sign, launched):
+    q, k, v = vectors((1, 6, 8), (1, 6, 8), (1, 6, 8))
+    with torch.no_grad():
+        q[0, 4, 0] = broken * sign
+        k[0, :, 0] = torch.tensor([1, -1, 1, 1, -1, 1], device=DEVICE)  # some scores are inf, some −inf
+    upstream = torch.randn(1, 6, 8, device=DEVICE)
+    found = with_gradients((q, k, v), upstream, mask=Causal(), dropout=0.2)
+    assert launched
+    output, to_queries, to_keys, to_values = found
+    assert to_queries.isfinite().all()  # nothing is learned from a broken one
+    assert to_keys[0, 5].isfinite().all()
+    assert to_values[0, 5].isfinite().all()
+    assert not output[0, 4].isfinite().any()
+    for engine in ("tiled", "reference"):
+        expected = with_gradients((q, k, v), upstream, mask=Causal(), dropout=0.2, engine=engine)
+        for got, wanted in zip(found, expected, strict=True):
+            torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
 def test_a_score_that_is_no_number_spoils_its_row(launched):
     q, k, v = vectors((1, 6, 8), (1, 6, 8), (1, 6, 8))
     with torch.no_grad():
