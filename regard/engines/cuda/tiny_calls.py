@@ -274,11 +274,12 @@ def _gradients(
     tiny: Tiny, call: Call, seed: int | Tensor, needed: tuple[bool, ...], gradient: Tensor, *inputs: Tensor
 ) -> tuple[Tensor | None, ...]:
     """The first derivatives with respect to queries, keys and values, where they are needed."""
-    if gradient.stride(-1) != 1:
-        gradient = gradient.contiguous()
-    queries, keys, values = inputs
-    of_queries, of_keys, of_values, *_ = tiny.strides
-    found = [_room_like(each) for each in inputs]
+    # Hooks may have unpacked the inputs to where they lie otherwise.
+    gradient, queries, keys, values = [
+        each if each.stride(-1) == 1 else each.contiguous() for each in (gradient, *inputs)
+    ]
+    of_queries, of_keys, of_values = [tiny.strides_of(each) for each in (queries, keys, values)]
+    found = [_room_like(each) for each in (queries, keys, values)]
     strides = tiny.strides_of(gradient)
     into = tuple([part for each in found for part in (each, tiny.strides_of(each))])
     arguments = (
@@ -298,7 +299,7 @@ def _gradients(
             tiny.constants,
             tiny.options,
             layout=tiny.layout,
-            variant=strides,
-            fresh=(gradient,),
+            variant=(strides, of_queries, of_keys, of_values),
+            fresh=(gradient, queries, keys, values),
         )
     return tuple([each if need else None for each, need in zip(found, needed, strict=True)])

@@ -147,6 +147,38 @@ def test_a_gradient_that_lies_otherwise(launched):
             torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
 
 
+def unpacked_anew(tensor):
+    """What a hook that copies tensors to a host and back may make of one."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def unpacked_unaligned(tensor):
+    return torch.empty(tensor.numel() + 1, dtype=tensor.dtype, device=DEVICE)[1:].view(tensor.shape).copy_(tensor)
+
+
+def unpacked_by_columns(tensor):
+    return tensor.mT.contiguous().mT
+
+
+@pytest.mark.parametrize("unpack", [unpacked_anew, unpacked_unaligned, unpacked_by_columns])
+@pytest.mark.parametrize("again", [False, True])
+def test_inputs_that_hooks_unpack_otherwise(unpack, again, launched):
+    packed = torch.randn(2, 6, 3, 4, 8, device=DEVICE, requires_grad=True)
+    upstream = torch.randn(2, 4, 6, 8, device=DEVICE)
+
+    def gradient(packed, engine=None):
+        torch.manual_seed(7)
+        output = attend(*packed.permute(2, 0, 3, 1, 4).unbind(0), dropout=0.2, engine=engine)
+        (found,) = torch.autograd.grad(output, packed, upstream.to(output.dtype), create_graph=again)
+        return torch.autograd.grad(found.square().sum(), packed)[0] if again else found
+
+    expected = gradient(packed.detach().double().requires_grad_(), "reference")
+    torch.testing.assert_close(gradient(packed).double(), expected, rtol=1e-3, atol=1e-4)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+        torch.testing.assert_close(gradient(packed).double(), expected, rtol=1e-3, atol=1e-4)
+    assert launched.count("differentiate_entry") == 2
+
+
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
 def test_what_is_not_finite_reaches_those_alone_who_see_it(broken, launched):
     q, k, v = vectors((1, 6, 8), (1, 6, 8), (1, 6, 8))
