@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 
 from regard import Allowed, Bias, Causal, Dot, ScaledDot, Softmax, Sparsemax, Window, attend
 from regard.engines import ENGINES
-from regard.engines.cuda import program, tiny_calls
+from regard.engines.cuda import layout, program, tiny_calls
 from regard.problem import make_problem
 
 from .test_kernels import DEVICE
@@ -283,6 +283,41 @@ def test_kinds_are_told_apart(launched):
             torch.testing.assert_close(got, attend(x, x, x, score=score, mask=mask, dropout=0.1, engine="reference"))
     assert len(launched) == 8
     assert len(tiny_calls._KNOWN) == 8
+
+
+def test_rates_of_dropout_are_told_apart():
+    (x,) = vectors((2, 8, 8))
+    for rate in (0.1, 0.5, 0.1):
+        torch.manual_seed(1)
+        got = attend(x, x, x, dropout=rate)
+        torch.manual_seed(1)
+        torch.testing.assert_close(got, attend(x, x, x, dropout=rate, engine="reference"))
+    assert len(tiny_calls._KNOWN) == 2
+
+
+def test_what_is_kept_has_a_bound(monkeypatch):
+    monkeypatch.setattr(layout, "MOST_KEPT", 2)
+    (x,) = vectors((2, 8, 8))
+    for n in range(3, 8):
+        attend(x[:, :n], x, x, dropout=0.1)
+        assert len(tiny_calls._KNOWN) <= 2
+    last = next(reversed(tiny_calls._KNOWN.values()))  # not the oldest
+    for n in range(3, 8):
+        upstream = torch.randn(2, 7, n + 8, device=DEVICE)[..., :8]
+        attend(x[:, :7], x, x, dropout=0.1).backward(upstream)
+    assert next(reversed(tiny_calls._KNOWN.values())) is last
+    assert len(last.others) == 2
+
+
+def test_a_kind_may_be_forgotten_by_another_thread(monkeypatch, launched):
+    class Forgetful(dict):
+        def __setitem__(self, kind, tiny):
+            """Another thread forgets it at once."""
+
+    monkeypatch.setattr(tiny_calls, "_KNOWN", Forgetful())
+    (x,) = vectors((2, 8, 8))
+    attend(x, x, x, dropout=0.1)
+    assert launched == ["pool_entry"]
 
 
 def test_what_cannot_be_is_refused_as_ever(launched):
