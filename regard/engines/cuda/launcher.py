@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.engines.cuda.layout import Layout
+from regard.engines.cuda.layout import Layout, keep
 from regard.engines.kernels.terminal import Notice
 
 # To load a kernel that Triton has compiled before takes some milliseconds, to compile one some seconds.
@@ -142,4 +142,4 @@ def _run(made: _Launch) -> None:
         compiled = made.kernel[(made.n_programs,)](*made.arguments, **made.constants, **made.options)
     if compiled is not None:  # as from Triton's interpreter
         names = made.kernel.arg_names[len(made.arguments) :]
-        made.layout.compiled[made.key] = compiled, tuple(made.constants[name] for name in names)
+        keep(made.layout.compiled, made.key, (compiled, tuple(made.constants[name] for name in names)))

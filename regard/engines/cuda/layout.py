@@ -48,8 +48,12 @@ def layout_of(kind: Hashable, batch_shape: tuple[int, ...], tensors: Sequence[tu
     batch = join(batch_shape, tensors)
     if batch is None:
         return None
-    if len(_LAYOUTS) >= MOST_KEPT:
-        _LAYOUTS.clear()
-    found = Layout(batch, tuple(batch.strides(each, own) for each, own in tensors))
-    _LAYOUTS[key] = found
-    return found
+    return keep(_LAYOUTS, key, Layout(batch, tuple(batch.strides(each, own) for each, own in tensors)))
+
+
+def keep(known: dict[Hashable, Value], key: Hashable, value: Value) -> Value:
+    """Keep a value, in place of the oldest where there are too many; other threads may do so at the same time."""
+    if len(known) >= MOST_KEPT:
+        known.pop(next(iter(list(known)), None), None)
+    known[key] = value
+    return value

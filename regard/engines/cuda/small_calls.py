@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.engines import torch_internals
 from regard.engines.cuda.launcher import launch, on_device
-from regard.engines.cuda.layout import Layout
+from regard.engines.cuda.layout import Layout, keep
 from regard.engines.cuda.stand_ins import is_permanent
 from regard.engines.cuda.value_errors import raise_told
 from regard.masks import Causal, Mask, Window
@@ -25,7 +25,6 @@ from regard.scores import Score
 from regard.weights import Weights
 
 LAUNCHED = "launched"  # the note of a problem about its launch, where it is wanted
-MOST_KEPT = 1024
 PLAIN = (int, float, str, bool, type(None))
 
 _KNOWN: dict[Hashable, Launched] = {}
@@ -138,12 +137,10 @@ def remember(kind: Hashable, problem: AttentionProblem) -> None:
     # captures a graph would have its address when it is forgotten here.
     if not all(map(is_permanent, _tensors(others))):
         return
-    if len(_KNOWN) >= MOST_KEPT:
-        del _KNOWN[next(iter(_KNOWN))]  # the oldest
     strides = tuple([None if isinstance(part, Tensor) else part for part in inputs])
     # Outputs are made anew: the shape stands for the first.
     kept = strides, (problem.output_shape, outputs[1], None, None, *outputs[4:]), *others
-    _KNOWN[kind] = made._replace(arguments=kept)
+    keep(_KNOWN, kind, made._replace(arguments=kept))
 
 
 def _tensors(parts: Iterable[Any]) -> Iterator[Tensor]:

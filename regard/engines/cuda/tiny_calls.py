@@ -20,7 +20,7 @@ from regard.engines.cuda import program
 from regard.engines.cuda.batch import MOST_AXES, Batch
 from regard.engines.cuda.launch_settings import block_of
 from regard.engines.cuda.launcher import launch, on_device
-from regard.engines.cuda.layout import Layout
+from regard.engines.cuda.layout import Layout, keep
 from regard.engines.cuda.masks import line_of
 from regard.engines.cuda.small_calls import kind_of_parts
 from regard.engines.cuda.value_errors import raise_told
@@ -36,7 +36,6 @@ from regard.weights import Softmax, Weights
 MOST_LENGTH = 32
 MOST_BYTES = 8192  # of the longest of queries, keys and values of a batch entry, which all stay in registers
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-MOST_KEPT = 1024
 
 _KNOWN: dict[Hashable, Tiny | None] = {}
 
@@ -73,7 +72,7 @@ class Tiny:
         given = tensor.shape, tensor.stride()
         known = self.others.get(given)
         if known is None:
-            known = self.others[given] = self.batch.strides(tensor, 2)
+            known = keep(self.others, given, self.batch.strides(tensor, 2))
         return known
 
 
@@ -121,11 +120,10 @@ def pool_known(call: Call, queries: Tensor, keys: Tensor, values: Tensor) -> Ten
 
 def pool_admitted(call: Call, problem: AttentionProblem, engine: Engine) -> Tensor | None:
     """The output of a call for which an engine was chosen, if that is what its kernels compute in one block."""
-    if call.kind not in _KNOWN:
-        if len(_KNOWN) >= MOST_KEPT:
-            _KNOWN.clear()
-        _KNOWN[call.kind] = _admitted(call, problem, engine)
-    tiny = _KNOWN[call.kind]
+    try:
+        tiny = _KNOWN[call.kind]
+    except KeyError:
+        tiny = keep(_KNOWN, call.kind, _admitted(call, problem, engine))
     if tiny is None:
         return None
     return _pooled(tiny, call, problem.seed, problem.queries, problem.keys, problem.values)
@@ -274,11 +272,12 @@ def _gradients(
     tiny: Tiny, call: Call, seed: int | Tensor, needed: tuple[bool, ...], gradient: Tensor, *inputs: Tensor
 ) -> tuple[Tensor | None, ...]:
     """The first derivatives with respect to queries, keys and values, where they are needed."""
-    if gradient.stride(-1) != 1:
-        gradient = gradient.contiguous()
-    queries, keys, values = inputs
-    of_queries, of_keys, of_values, *_ = tiny.strides
-    found = [_room_like(each) for each in inputs]
+    # Hooks may have unpacked the inputs to where they lie otherwise.
+    gradient, queries, keys, values = [
+        each if each.stride(-1) == 1 else each.contiguous() for each in (gradient, *inputs)
+    ]
+    of_queries, of_keys, of_values = [tiny.strides_of(each) for each in (queries, keys, values)]
+    found = [_room_like(each) for each in (queries, keys, values)]
     strides = tiny.strides_of(gradient)
     into = tuple([part for each in found for part in (each, tiny.strides_of(each))])
     arguments = (
@@ -298,7 +297,7 @@ def _gradients(
             tiny.constants,
             tiny.options,
             layout=tiny.layout,
-            variant=strides,
-            fresh=(gradient,),
+            variant=(strides, of_queries, of_keys, of_values),
+            fresh=(gradient, queries, keys, values),
         )
     return tuple([each if need else None for each, need in zip(found, needed, strict=True)])

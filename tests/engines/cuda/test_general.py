@@ -26,7 +26,7 @@ from regard import (
     attend,
 )
 from regard.engines import Tiled
-from regard.engines.cuda import program, small_calls
+from regard.engines.cuda import layout, program, small_calls
 from regard.engines.cuda.cuda_kernels import CudaKernels
 from regard.engines.cuda.stand_ins import stand_ins
 from regard.errors import ScoreError
@@ -228,7 +228,7 @@ def test_a_call_with_a_tensor_of_its_own_is_not_kept(rule):
 
 
 def test_the_oldest_kind_is_forgotten_first(monkeypatch):
-    monkeypatch.setattr(small_calls, "MOST_KEPT", 2)
+    monkeypatch.setattr(layout, "MOST_KEPT", 2)
     monkeypatch.setattr(small_calls, "_KNOWN", {})
     kinds = [remembered(torch.randn(n, 8, device=DEVICE), ScaledDot(), Sigmoid()) for n in (3, 4, 5)]
     assert list(small_calls._KNOWN) == kinds[1:]

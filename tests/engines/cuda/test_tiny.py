@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 
 from regard import Allowed, Bias, Causal, Dot, ScaledDot, Softmax, Sparsemax, Window, attend
 from regard.engines import ENGINES
-from regard.engines.cuda import program, tiny_calls
+from regard.engines.cuda import layout, program, tiny_calls
 from regard.problem import make_problem
 
 from .test_kernels import DEVICE
@@ -147,6 +147,38 @@ def test_a_gradient_that_lies_otherwise(launched):
             torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
 
 
+def unpacked_anew(tensor):
+    """What a hook that copies tensors to a host and back may make of one."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def unpacked_unaligned(tensor):
+    return torch.empty(tensor.numel() + 1, dtype=tensor.dtype, device=DEVICE)[1:].view(tensor.shape).copy_(tensor)
+
+
+def unpacked_by_columns(tensor):
+    return tensor.mT.contiguous().mT
+
+
+@pytest.mark.parametrize("unpack", [unpacked_anew, unpacked_unaligned, unpacked_by_columns])
+@pytest.mark.parametrize("again", [False, True])
+def test_inputs_that_hooks_unpack_otherwise(unpack, again, launched):
+    packed = torch.randn(2, 6, 3, 4, 8, device=DEVICE, requires_grad=True)
+    upstream = torch.randn(2, 4, 6, 8, device=DEVICE)
+
+    def gradient(packed, engine=None):
+        torch.manual_seed(7)
+        output = attend(*packed.permute(2, 0, 3, 1, 4).unbind(0), dropout=0.2, engine=engine)
+        (found,) = torch.autograd.grad(output, packed, upstream.to(output.dtype), create_graph=again)
+        return torch.autograd.grad(found.square().sum(), packed)[0] if again else found
+
+    expected = gradient(packed.detach().double().requires_grad_(), "reference")
+    torch.testing.assert_close(gradient(packed).double(), expected, rtol=1e-3, atol=1e-4)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+        torch.testing.assert_close(gradient(packed).double(), expected, rtol=1e-3, atol=1e-4)
+    assert launched.count("differentiate_entry") == 2
+
+
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
 def test_what_is_not_finite_reaches_those_alone_who_see_it(broken, launched):
     q, k, v = vectors((1, 6, 8), (1, 6, 8), (1, 6, 8))
@@ -163,6 +195,27 @@ def test_what_is_not_finite_reaches_those_alone_who_see_it(broken, launched):
     expected = with_gradients((q, k, v), upstream, mask=Causal(), dropout=0.2, engine="tiled")
     for got, wanted in zip(found, expected, strict=True):
         torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_broken_query_reaches_nothing_that_it_does_not_see(broken, sign, launched):
+    q, k, v = vectors((1, 6, 8), (1, 6, 8), (1, 6, 8))
+    with torch.no_grad():
+        q[0, 4, 0] = broken * sign
+        k[0, :, 0] = torch.tensor([1, -1, 1, 1, -1, 1], device=DEVICE)  # some scores are inf, some −inf
+    upstream = torch.randn(1, 6, 8, device=DEVICE)
+    found = with_gradients((q, k, v), upstream, mask=Causal(), dropout=0.2)
+    assert launched
+    output, to_queries, to_keys, to_values = found
+    assert to_queries.isfinite().all()  # nothing is learned from a broken one
+    assert to_keys[0, 5].isfinite().all()
+    assert to_values[0, 5].isfinite().all()
+    assert not output[0, 4].isfinite().any()
+    for engine in ("tiled", "reference"):
+        expected = with_gradients((q, k, v), upstream, mask=Causal(), dropout=0.2, engine=engine)
+        for got, wanted in zip(found, expected, strict=True):
+            torch.testing.assert_close(got, wanted, equal_nan=True)
 
 
 def test_a_score_that_is_no_number_spoils_its_row(launched):
@@ -230,6 +283,41 @@ def test_kinds_are_told_apart(launched):
             torch.testing.assert_close(got, attend(x, x, x, score=score, mask=mask, dropout=0.1, engine="reference"))
     assert len(launched) == 8
     assert len(tiny_calls._KNOWN) == 8
+
+
+def test_rates_of_dropout_are_told_apart():
+    (x,) = vectors((2, 8, 8))
+    for rate in (0.1, 0.5, 0.1):
+        torch.manual_seed(1)
+        got = attend(x, x, x, dropout=rate)
+        torch.manual_seed(1)
+        torch.testing.assert_close(got, attend(x, x, x, dropout=rate, engine="reference"))
+    assert len(tiny_calls._KNOWN) == 2
+
+
+def test_what_is_kept_has_a_bound(monkeypatch):
+    monkeypatch.setattr(layout, "MOST_KEPT", 2)
+    (x,) = vectors((2, 8, 8))
+    for n in range(3, 8):
+        attend(x[:, :n], x, x, dropout=0.1)
+        assert len(tiny_calls._KNOWN) <= 2
+    last = next(reversed(tiny_calls._KNOWN.values()))  # not the oldest
+    for n in range(3, 8):
+        upstream = torch.randn(2, 7, n + 8, device=DEVICE)[..., :8]
+        attend(x[:, :7], x, x, dropout=0.1).backward(upstream)
+    assert next(reversed(tiny_calls._KNOWN.values())) is last
+    assert len(last.others) == 2
+
+
+def test_a_kind_may_be_forgotten_by_another_thread(monkeypatch, launched):
+    class Forgetful(dict):
+        def __setitem__(self, kind, tiny):
+            """Another thread forgets it at once."""
+
+    monkeypatch.setattr(tiny_calls, "_KNOWN", Forgetful())
+    (x,) = vectors((2, 8, 8))
+    attend(x, x, x, dropout=0.1)
+    assert launched == ["pool_entry"]
 
 
 def test_what_cannot_be_is_refused_as_ever(launched):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.cuda.kernels.elementary import LOG2_E, is_not_finite
+from regard.engines.cuda.kernels.elementary import LOG2_E
 from regard.engines.cuda.kernels.pair_scores import load_tile, store_tile
 from regard.engines.cuda.kernels.products import pooled_product, scored_product, slope_product
 from regard.engines.cuda.kernels.tile_gradients import without_broken
@@ -23,7 +23,7 @@ def tile_of_entry(
     PRECISION: tl.constexpr, DIM: tl.constexpr, VALUE_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr,
     BLOCK_VALUE_DIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """(queries, keys, values, numerators of softmax, their sum in each row, what dropout multiplies weights by).
+    """(queries, keys, values, pairs with a weight, numerators of softmax, their sum in each row, factors of dropout).
 
     Row i sees columns from i + low to before i + high, and of those what `pairs` allows: bytes with their strides, 0
     where a pair is not allowed; () for all. The sum of a fully masked row is infinite.
@@ -40,14 +40,15 @@ def tile_of_entry(
         known = load_pairs(pairs[0], pairs[1], at, 0, rows, 0, columns, allowed, TURNED=False)
         allowed = allowed & (known != 0)
     scores = scored_product(queries, keys, PRECISION) * scale
+    weighs = allowed & (scores != -float("inf"))
     peak = tl.full((ROWS,), -float("inf"), tl.float32)
-    weights, _, _ = next_tile(scores, allowed, peak, LOG2_E, SOFTMAX, True, False)
+    weights, _, _ = next_tile(scores, weighs, peak, LOG2_E, SOFTMAX, True, False)
     total = tl.sum(weights, 1)
     total = tl.where(total == 0, float("inf"), total)
     keep = tl.full((ROWS, COLUMNS), 1.0, tl.float32)
     if len(dropout) > 0:
         keep = keep_factors(row_hashes(tl.load(dropout[0]), entry, rows), columns, dropout, TURNED=False)
-    return queries, keys, values, weights, total, keep
+    return queries, keys, values, weighs, weights, total, keep
 
 
 @triton.jit(do_not_specialize=["n_queries", "n_keys", "low", "high", "n1", "n2"])
@@ -64,7 +65,7 @@ def pool_entry(
     """The output of a batch entry."""
     entry = tl.program_id(0)
     at = place_of(entry, n1, n2)
-    _, _, values, weights, total, keep = tile_of_entry(
+    _, _, values, _, weights, total, keep = tile_of_entry(
         inputs, pairs, dropout, entry, at, n_queries, n_keys, low, high, scale,
         PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
     )  # fmt: skip
@@ -89,18 +90,18 @@ def differentiate_entry(
     """The gradients of a batch entry."""
     entry = tl.program_id(0)
     at = place_of(entry, n1, n2)
-    queries, keys, values, weights, total, keep = tile_of_entry(
+    queries, keys, values, weighs, weights, total, keep = tile_of_entry(
         inputs, pairs, dropout, entry, at, n_queries, n_keys, low, high, scale,
         PRECISION, DIM, VALUE_DIM, BLOCK_DIM, BLOCK_VALUE_DIM, ROWS, COLUMNS,
     )  # fmt: skip
     rows, columns = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
     to_output = load_tile(gradient, strides, at, 0, rows, n_queries, value_dims, VALUE_DIM, False)
-    weights = weights / total[:, None]
+    # Not by numerators of 0: in a row whose sum is NaN, those that a score of inf left to finite ones are broken, too.
+    weights = tl.where(weighs, weights / total[:, None], 0.0)
     kept = weights * keep
     to_weights = scored_product(to_output, values, PRECISION)
     # What is not finite gives nothing to a weight of 0.
-    to_weights = tl.where((weights == 0) & is_not_finite(to_weights), 0.0, to_weights)
     delta = tl.sum(tl.where(kept == 0, 0.0, kept * to_weights), 1)
     slopes = tl.where(weights == 0, 0.0, weights * (to_weights * keep - delta[:, None])) * scale
     by_row = tl.zeros((ROWS, BLOCK_DIM), tl.float32)
