@@ -235,7 +235,8 @@ class _Tiny(torch.autograd.Function):
         ctx: Any, tiny: Tiny, call: Call, seed: int | Tensor, queries: Tensor, keys: Tensor, values: Tensor
     ) -> Tensor:
         ctx.given = tiny, call, seed
-        ctx.save_for_backward(queries, keys, values)
+        # The mask, too: whoever writes to it before the backward pass is told.
+        ctx.save_for_backward(queries, keys, values, *(() if call.pairs is None else (call.pairs,)))
         return _pool(tiny, call, seed, queries, keys, values)
 
     @staticmethod
@@ -260,23 +261,24 @@ class _TinyGradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *second: Tensor | None) -> tuple[Tensor | None, ...]:
-        gradient, queries, keys, values = ctx.saved_tensors
+        gradient, queries, keys, values, *pairs = ctx.saved_tensors
         tiny, call, seed = ctx.given
         problem = AttentionProblem(queries, keys, values, call.score, call.weights, call.mask, call.dropout, seed, None)
         problem = problem.around(DotForm(queries, keys, tiny.sizes[-1])).without_a_look()
         found = gradients_over_strips(problem, ctx.needed, gradient, (queries, keys, values), second)
-        return None, None, None, None, *found
+        return None, None, None, None, *found, *[None for _ in pairs]
 
 
 def _gradients(
-    tiny: Tiny, call: Call, seed: int | Tensor, needed: tuple[bool, ...], gradient: Tensor, *inputs: Tensor
+    tiny: Tiny, call: Call, seed: int | Tensor, needed: tuple[bool, ...], gradient: Tensor, *saved: Tensor
 ) -> tuple[Tensor | None, ...]:
     """The first derivatives with respect to queries, keys and values, where they are needed."""
     # Hooks may have unpacked the inputs to where they lie otherwise.
     gradient, queries, keys, values = [
-        each if each.stride(-1) == 1 else each.contiguous() for each in (gradient, *inputs)
+        each if each.stride(-1) == 1 else each.contiguous() for each in (gradient, *saved[:3])
     ]
     of_queries, of_keys, of_values = [tiny.strides_of(each) for each in (queries, keys, values)]
+    pairs = [(each, tiny.strides_of(each)) for each in saved[3:]]
     found = [_room_like(each) for each in (queries, keys, values)]
     strides = tiny.strides_of(gradient)
     into = tuple([part for each in found for part in (each, tiny.strides_of(each))])
@@ -285,7 +287,7 @@ def _gradients(
         gradient,
         strides,
         into,
-        () if call.pairs is None else (call.pairs, tiny.strides[3]),
+        pairs[0] if pairs else (),
         _dropout(tiny, seed, queries.device),
         *tiny.sizes,
     )
@@ -297,7 +299,7 @@ def _gradients(
             tiny.constants,
             tiny.options,
             layout=tiny.layout,
-            variant=(strides, of_queries, of_keys, of_values),
-            fresh=(gradient, queries, keys, values),
+            variant=(strides, of_queries, of_keys, of_values, *[of_pairs for _, of_pairs in pairs]),
+            fresh=(gradient, queries, keys, values, *saved[3:]),
         )
     return tuple([each if need else None for each, need in zip(found, needed, strict=True)])
