@@ -307,6 +307,21 @@ def test_kinds_are_told_apart(launched):
     assert len(tiny_calls._KNOWN) == 8
 
 
+@pytest.mark.parametrize("negative", range(3))
+def test_signs_that_are_to_be_turned(negative, launched):
+    tensors = [each.detach() for each in vectors((2, 8, 8), (2, 8, 8), (2, 8, 8))]
+    upstream = torch.randn(2, 8, 8, device=DEVICE)
+    as_given = [each.clone().requires_grad_() for each in tensors]
+    for each in (as_given, as_given):  # of a kind that is known by then
+        with_gradients(each, upstream, dropout=0.2)
+    tensors[negative] = torch._neg_view(-tensors[negative])
+    turned = [each.requires_grad_() for each in tensors]
+    expected = with_gradients(as_given, upstream, dropout=0.2)
+    for got, wanted in zip(with_gradients(turned, upstream, dropout=0.2), expected, strict=True):
+        torch.testing.assert_close(got, wanted)
+    assert launched
+
+
 def test_rates_of_dropout_are_told_apart():
     (x,) = vectors((2, 8, 8))
     for rate in (0.1, 0.5, 0.1):
