@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.engines import torch_internals
 from regard.engines.cuda import program
 from regard.engines.cuda.batch import MOST_AXES, Batch
+from regard.engines.cuda.launch import dropped, precision_on
 from regard.engines.cuda.launch_settings import block_of
 from regard.engines.cuda.launcher import launch, on_device
 from regard.engines.cuda.layout import Layout, keep
@@ -154,7 +154,6 @@ def _admitted(call: Call, problem: AttentionProblem, engine: Engine) -> Tiny | N
     missing = MOST_AXES - len(batch_shape)
     batch = Batch(batch_shape, (*[()] * missing, *[(axis,) for axis in range(len(batch_shape))]))
     strides = tuple([batch.strides(each, 2) for each in (*tensors, *(() if call.pairs is None else (call.pairs,)))])
-    high, low = divmod(int(call.dropout * 2**32), 2**16)
     from regard.engines.cuda.kernels.tiny import differentiate_entry, pool_entry  # imports Triton
 
     return Tiny(
@@ -162,11 +161,11 @@ def _admitted(call: Call, problem: AttentionProblem, engine: Engine) -> Tiny | N
         batch,
         (grid.n_queries, grid.n_keys, *line, *batch.sizes[1:], float(form.scale)),
         strides,
-        (program.coded(high), program.coded(low), 1 / (1 - call.dropout)) if call.dropout else (),
+        dropped(call.dropout) if call.dropout else (),
         problem.output_shape,
         math.prod(batch_shape),
         {
-            "PRECISION": _precision(queries),
+            "PRECISION": "whole" if queries.dtype == torch.float16 else precision_on(queries.device, True),
             "DIM": dim,
             "VALUE_DIM": value_dim,
             "BLOCK_DIM": block_of(dim),
@@ -178,15 +177,6 @@ def _admitted(call: Call, problem: AttentionProblem, engine: Engine) -> Tiny | N
         Layout(batch, strides),
         {},
     )
-
-
-def _precision(queries: Tensor) -> str:
-    """As `Launch.general_precision`."""
-    if queries.dtype == torch.float16:
-        return "whole"
-    if queries.device.type != "cuda":
-        return "wide"  # Triton's interpreter
-    return "tf32" if torch_internals.allows_tf32() else "tf32x3"
 
 
 def _pooled(tiny: Tiny, call: Call, seed: int | Tensor, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
