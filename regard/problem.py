@@ -265,6 +265,8 @@ def make_problem(
     if autocast_dtype is not None:
         # As PyTorch's own attention: it takes its inputs in autocast's dtype.
         queries, keys, values = queries.to(autocast_dtype), keys.to(autocast_dtype), values.to(autocast_dtype)
+    # Kernels read memory as it lies: an imaginary part of a conjugate lies there with its sign turned.
+    queries, keys, values = queries.resolve_neg(), keys.resolve_neg(), values.resolve_neg()
     check_dtypes(queries, keys, values)
     check_shapes(queries, keys, values)
     check_devices(queries, keys, values)

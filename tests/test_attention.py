@@ -201,6 +201,20 @@ def test_the_same_inputs_give_the_same_bits_gradients_included(score, engine):
     assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
 
 
+@pytest.mark.parametrize("engine", ["reference", "tiled", None])
+@pytest.mark.parametrize("score", [regard.ScaledDot(), regard.Laplacian(1.0)], ids=str)
+def test_signs_that_are_to_be_turned(score, engine):
+    """An imaginary part of a conjugate is a view whose numbers lie there with the other sign."""
+    x = drawn(2, 300, 8, dtype=torch.float32)
+    turned = torch._neg_view(-x)
+    assert turned.is_neg()
+    wanted = attend(x, x, x, score=score, mask=Causal(), engine=engine)
+    for tensors in ((turned, x, x), (x, turned, x), (x, x, turned)):
+        torch.testing.assert_close(attend(*tensors, score=score, mask=Causal(), engine=engine), wanted)
+    view = weigh(turned, x, turned, score=score)
+    torch.testing.assert_close(view.output, attend(x, x, x, score=score))
+
+
 def test_attend_under_no_grad_or_without_leaves_tracks_nothing():
     q = drawn(5, 4).requires_grad_()
     for engine in ENGINES:

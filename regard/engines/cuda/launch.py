@@ -132,8 +132,7 @@ class Launch:
             return ()
         seed = problem.seed
         seed = seed.to(self.device) if isinstance(seed, Tensor) else self._number(seed, torch.int64)
-        high, low = divmod(int(problem.dropout * 2**32), 2**16)
-        return seed, coded(high), coded(low), 1 / (1 - problem.dropout)
+        return seed, *dropped(problem.dropout)
 
     def _number(self, value: float, dtype: torch.dtype) -> Tensor:
         """A number on the device, written there: copied from the host, it would be waited for."""
@@ -230,10 +229,8 @@ class Launch:
         """How products are computed: in float32 exactly enough, unless torch was told that less will do."""
         if self.is_whole:
             return "whole"
-        if self.device.type != "cuda":
-            return "wide"  # Triton's interpreter
         # Of a squared distance, digits cancel that TF32 does not have.
-        return "tf32" if self.program.form == codes.DOT and torch_internals.allows_tf32() else "tf32x3"
+        return precision_on(self.device, self.program.form == codes.DOT)
 
     def strides_of(self, tensor: Tensor) -> tuple[int, ...]:
         """Of vectors `(…, n, dim)` that lie together, with every batch axis; times −1, as `Batch.strides`."""
@@ -252,3 +249,16 @@ class Launch:
     def flags(self, n_programs: int) -> Tensor:
         """Where each program says whether something in its results is not finite."""
         return self.empty(n_programs, dtype=torch.int32)
+
+
+def dropped(dropout: float) -> tuple[int, int, float]:
+    """A number in two halves, below which a hash drops its weight; what multiplies others."""
+    high, low = divmod(int(dropout * 2**32), 2**16)
+    return coded(high), coded(low), 1 / (1 - dropout)
+
+
+def precision_on(device: torch.device, may_round: bool) -> str:
+    """How products of float32 are computed on a device, by TF32 where they may be rounded and torch was told so."""
+    if device.type != "cuda":
+        return "wide"  # Triton's interpreter
+    return "tf32" if may_round and torch_internals.allows_tf32() else "tf32x3"

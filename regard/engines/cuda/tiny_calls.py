@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.engines import torch_internals
 from regard.engines.cuda import program
 from regard.engines.cuda.batch import MOST_AXES, Batch
+from regard.engines.cuda.launch import dropped, precision_on
 from regard.engines.cuda.launch_settings import block_of
 from regard.engines.cuda.launcher import launch, on_device
 from regard.engines.cuda.layout import Layout, keep
@@ -154,7 +154,6 @@ def _admitted(call: Call, problem: AttentionProblem, engine: Engine) -> Tiny | N
     missing = MOST_AXES - len(batch_shape)
     batch = Batch(batch_shape, (*[()] * missing, *[(axis,) for axis in range(len(batch_shape))]))
     strides = tuple([batch.strides(each, 2) for each in (*tensors, *(() if call.pairs is None else (call.pairs,)))])
-    high, low = divmod(int(call.dropout * 2**32), 2**16)
     from regard.engines.cuda.kernels.tiny import differentiate_entry, pool_entry  # imports Triton
 
     return Tiny(
@@ -162,11 +161,11 @@ def _admitted(call: Call, problem: AttentionProblem, engine: Engine) -> Tiny | N
         batch,
         (grid.n_queries, grid.n_keys, *line, *batch.sizes[1:], float(form.scale)),
         strides,
-        (program.coded(high), program.coded(low), 1 / (1 - call.dropout)) if call.dropout else (),
+        dropped(call.dropout) if call.dropout else (),
         problem.output_shape,
         math.prod(batch_shape),
         {
-            "PRECISION": _precision(queries),
+            "PRECISION": "whole" if queries.dtype == torch.float16 else precision_on(queries.device, True),
             "DIM": dim,
             "VALUE_DIM": value_dim,
             "BLOCK_DIM": block_of(dim),
@@ -178,15 +177,6 @@ def _admitted(call: Call, problem: AttentionProblem, engine: Engine) -> Tiny | N
         Layout(batch, strides),
         {},
     )
-
-
-def _precision(queries: Tensor) -> str:
-    """As `Launch.general_precision`."""
-    if queries.dtype == torch.float16:
-        return "whole"
-    if queries.device.type != "cuda":
-        return "wide"  # Triton's interpreter
-    return "tf32" if torch_internals.allows_tf32() else "tf32x3"
 
 
 def _pooled(tiny: Tiny, call: Call, seed: int | Tensor, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -235,7 +225,8 @@ class _Tiny(torch.autograd.Function):
         ctx: Any, tiny: Tiny, call: Call, seed: int | Tensor, queries: Tensor, keys: Tensor, values: Tensor
     ) -> Tensor:
         ctx.given = tiny, call, seed
-        ctx.save_for_backward(queries, keys, values)
+        # The mask, too: whoever writes to it before the backward pass is told.
+        ctx.save_for_backward(queries, keys, values, *(() if call.pairs is None else (call.pairs,)))
         return _pool(tiny, call, seed, queries, keys, values)
 
     @staticmethod
@@ -260,23 +251,24 @@ class _TinyGradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *second: Tensor | None) -> tuple[Tensor | None, ...]:
-        gradient, queries, keys, values = ctx.saved_tensors
+        gradient, queries, keys, values, *pairs = ctx.saved_tensors
         tiny, call, seed = ctx.given
         problem = AttentionProblem(queries, keys, values, call.score, call.weights, call.mask, call.dropout, seed, None)
         problem = problem.around(DotForm(queries, keys, tiny.sizes[-1])).without_a_look()
         found = gradients_over_strips(problem, ctx.needed, gradient, (queries, keys, values), second)
-        return None, None, None, None, *found
+        return None, None, None, None, *found, *[None for _ in pairs]
 
 
 def _gradients(
-    tiny: Tiny, call: Call, seed: int | Tensor, needed: tuple[bool, ...], gradient: Tensor, *inputs: Tensor
+    tiny: Tiny, call: Call, seed: int | Tensor, needed: tuple[bool, ...], gradient: Tensor, *saved: Tensor
 ) -> tuple[Tensor | None, ...]:
     """The first derivatives with respect to queries, keys and values, where they are needed."""
     # Hooks may have unpacked the inputs to where they lie otherwise.
     gradient, queries, keys, values = [
-        each if each.stride(-1) == 1 else each.contiguous() for each in (gradient, *inputs)
+        each if each.stride(-1) == 1 else each.contiguous() for each in (gradient, *saved[:3])
     ]
     of_queries, of_keys, of_values = [tiny.strides_of(each) for each in (queries, keys, values)]
+    pairs = [(each, tiny.strides_of(each)) for each in saved[3:]]
     found = [_room_like(each) for each in (queries, keys, values)]
     strides = tiny.strides_of(gradient)
     into = tuple([part for each in found for part in (each, tiny.strides_of(each))])
@@ -285,7 +277,7 @@ def _gradients(
         gradient,
         strides,
         into,
-        () if call.pairs is None else (call.pairs, tiny.strides[3]),
+        pairs[0] if pairs else (),
         _dropout(tiny, seed, queries.device),
         *tiny.sizes,
     )
@@ -297,7 +289,7 @@ def _gradients(
             tiny.constants,
             tiny.options,
             layout=tiny.layout,
-            variant=(strides, of_queries, of_keys, of_values),
-            fresh=(gradient, queries, keys, values),
+            variant=(strides, of_queries, of_keys, of_values, *[of_pairs for _, of_pairs in pairs]),
+            fresh=(gradient, queries, keys, values, *saved[3:]),
         )
     return tuple([each if need else None for each, need in zip(found, needed, strict=True)])

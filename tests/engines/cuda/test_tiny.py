@@ -91,6 +91,28 @@ def test_masks_that_are_tensors(shape, launched):
     assert launched == ["pool_entry", "differentiate_entry"] * 3
 
 
+def test_a_mask_that_is_written_to_before_the_backward_pass_is_an_error(launched):
+    q, k, v = vectors((2, 5, 8), (2, 5, 8), (2, 5, 8))
+    allowed = torch.ones(5, 5, dtype=torch.bool, device=DEVICE)
+    output = attend(q, k, v, mask=Allowed(allowed), dropout=0.2)
+    allowed[:, 2:] = False
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        output.sum().backward()
+    assert launched == ["pool_entry"]
+
+
+def test_a_mask_that_a_hook_unpacks_otherwise(launched):
+    tensors = vectors((2, 5, 8), (2, 5, 8), (2, 5, 8))
+    upstream = torch.randn(2, 5, 8, device=DEVICE)
+    mask = Allowed((torch.rand(5, 5, device=DEVICE) < 0.5).T)
+    expected = with_gradients(tensors, upstream, mask=mask, dropout=0.2, engine="reference")
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpacked_anew):
+        found = with_gradients(tensors, upstream, mask=mask, dropout=0.2)
+    assert launched
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_padding_that_is_no_number_reaches_nothing(launched):
     q, k, v = vectors((2, 3, 6, 8), (2, 3, 6, 8), (2, 3, 6, 8))
     padding = torch.zeros(2, 1, 1, 6, dtype=torch.bool)
@@ -283,6 +305,21 @@ def test_kinds_are_told_apart(launched):
             torch.testing.assert_close(got, attend(x, x, x, score=score, mask=mask, dropout=0.1, engine="reference"))
     assert len(launched) == 8
     assert len(tiny_calls._KNOWN) == 8
+
+
+@pytest.mark.parametrize("negative", range(3))
+def test_signs_that_are_to_be_turned(negative, launched):
+    tensors = [each.detach() for each in vectors((2, 8, 8), (2, 8, 8), (2, 8, 8))]
+    upstream = torch.randn(2, 8, 8, device=DEVICE)
+    as_given = [each.clone().requires_grad_() for each in tensors]
+    for each in (as_given, as_given):  # of a kind that is known by then
+        with_gradients(each, upstream, dropout=0.2)
+    tensors[negative] = torch._neg_view(-tensors[negative])
+    turned = [each.requires_grad_() for each in tensors]
+    expected = with_gradients(as_given, upstream, dropout=0.2)
+    for got, wanted in zip(with_gradients(turned, upstream, dropout=0.2), expected, strict=True):
+        torch.testing.assert_close(got, wanted)
+    assert launched
 
 
 def test_rates_of_dropout_are_told_apart():
