@@ -57,6 +57,19 @@ from regard.engines.cuda.kernels.tile_weights import (
 
 
 @triton.jit
+def load_output_gradient(
+    inputs, gradient, at, row_start, row_span, length, DIM, BLOCK_DIM: tl.constexpr, WHOLE: tl.constexpr
+):
+    """dO of a tile's rows."""
+    if len(inputs) % 2 == 1 and gradient[0].dtype.element_ty == tl.float32:
+        found = load_summed(gradient[0], gradient[1], at, row_start, row_span, length, DIM, BLOCK_DIM, WHOLE)
+    else:
+        dims = tl.arange(0, BLOCK_DIM)
+        found = load_tile(gradient[0], gradient[1], at, row_start, row_span, length, dims, DIM, WHOLE)
+    return found
+
+
+@triton.jit
 def differentiate_column_tile(
     found, block, of_rows, facts, inputs, gradient, terms, mask, line, dropout, at, entry, row_start,
     column_start, sizes, scale, RULE, MASK, CENTRED, DIM, VALUE_DIM,
@@ -70,8 +83,16 @@ def differentiate_column_tile(
     to_keys, to_values, sums, learned = found
     keys, norms, values, of_columns, numbers, weight = block
     row_span, column_span = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
+    dims = tl.arange(0, BLOCK_DIM)
     rows = row_start + row_span
+    sides = (
+        side_of(inputs, column_start, column_span, sizes[1], 1, FORM),
+        side_of(inputs, row_start, row_span, sizes[0], 0, FORM),
+    )
+    # A walk along channels leaves no registers for what is only needed afterwards.
+    walked: tl.constexpr = len(sides[0]) > 7
+    if not walked:
+        by_row = load_facts(facts, entry, row_start, row_span, sizes[0], RULE, CENTRED, ROUGH, not MASKED)
     allowed = tl.full((COLUMNS, ROWS), 1, tl.int1)
     if MASKED:
         bounds = mask_rows(mask, line, at, row_start, row_span, sizes, MASK)
@@ -79,24 +100,21 @@ def differentiate_column_tile(
             mask, bounds, at, row_start, row_span, column_start, column_span, sizes, MASK, TURNED=True
         )
     queries = load_tile(inputs[0], inputs[1], at, row_start, row_span, sizes[0], dims, DIM, not MASKED)
-    sides = (
-        side_of(inputs, column_start, column_span, sizes[1], 1, FORM),
-        side_of(inputs, row_start, row_span, sizes[0], 0, FORM),
-    )
+    if not walked:
+        to_output = load_output_gradient(
+            inputs, gradient, at, row_start, row_span, sizes[0], VALUE_DIM, BLOCK_VALUE_DIM, not MASKED
+        )
     raw = tl.zeros((COLUMNS, ROWS), tl.float32)
     if RULE != UNIFORM:
         if FOLDS and len(STEPS) == 0 and not SAFE:
             raw = scored_product(keys, queries, PRECISION)
         else:
             raw = pair_scores(keys, queries, norms, sides, weight, inputs, at, scale, DIM, FORM, EXACT, PRECISION)
-    if len(inputs) % 2 == 1 and gradient[0].dtype.element_ty == tl.float32:
-        to_output = load_summed(
-            gradient[0], gradient[1], at, row_start, row_span, sizes[0], VALUE_DIM, BLOCK_VALUE_DIM, not MASKED
+    if walked:
+        to_output = load_output_gradient(
+            inputs, gradient, at, row_start, row_span, sizes[0], VALUE_DIM, BLOCK_VALUE_DIM, not MASKED
         )
-    else:
-        to_output = load_tile(
-            gradient[0], gradient[1], at, row_start, row_span, sizes[0], value_dims, VALUE_DIM, not MASKED
-        )
+        by_row = load_facts(facts, entry, row_start, row_span, sizes[0], RULE, CENTRED, ROUGH, not MASKED)
     over_values = scored_product(values, to_output, PRECISION)
     keep = 1.0
     if DROPOUT:
@@ -106,7 +124,6 @@ def differentiate_column_tile(
         terms, of_rows, of_columns, at, row_start, row_span, column_start, column_span, sizes, 1.0, STEPS,
         True, by_sum,
     )  # fmt: skip
-    by_row = load_facts(facts, entry, row_start, row_span, sizes[0], RULE, CENTRED, ROUGH, not MASKED)
     weights, slopes, more = tile_gradients(
         raw, over_values, keep, numbers, of_tile, allowed, by_row, terms, scale,
         RULE, STEPS, EXCLUDES, FOLDS, LEARNS, MASKED, SAFE, ROUGH, True,

@@ -78,13 +78,22 @@ def differentiate_row_tile(
         side_of(inputs, row_start, row_span, sizes[0], 0, FORM),
         side_of(inputs, column_start, column_span, sizes[1], 1, FORM),
     )
+    # A walk along channels leaves no registers for what is only needed afterwards.
+    walked: tl.constexpr = len(sides[0]) > 7
+    if not walked:
+        values = load_tile(
+            inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED
+        )
     raw = tl.zeros((ROWS, COLUMNS), tl.float32)
     if RULE != UNIFORM:
         if FOLDS and len(STEPS) == 0 and not SAFE:
             raw = scored_product(queries, keys, PRECISION)
         else:
             raw = pair_scores(queries, keys, norms, sides, weight, inputs, at, scale, DIM, FORM, EXACT, PRECISION)
-    values = load_tile(inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED)
+    if walked:
+        values = load_tile(
+            inputs[4], inputs[5], at, column_start, column_span, sizes[1], value_dims, VALUE_DIM, not MASKED
+        )
     over_values = scored_product(to_output, values, PRECISION)
     keep = 1.0
     if DROPOUT:
