@@ -81,7 +81,8 @@ def with_both(text: str) -> str:
     found = results.read(cuda_report.NAME)
     on_gpu = cuda_report.rows_to_draw(found["rows"])
     gpu = f"one {found['gpu'].removeprefix('NVIDIA ')}"
-    lines = [f"| forward; forward + backward | two CPU cores, float32 | {gpu} |", "|---|---|---|"]
+    heading = f"{gpu}, bfloat16; additive and Laplacian in float32"
+    lines = [f"| forward; forward + backward | two CPU cores, float32 | {heading} |", "|---|---|---|"]
     for label, (cpu_row, gpu_row) in BOTH.items():
         cells = _faster(on_cpu.get(cpu_row, {})), _faster(on_gpu.get(gpu_row, {}))
         lines.append(f"| {label} | {' | '.join(cells)} |")
