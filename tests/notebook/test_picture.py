@@ -381,9 +381,13 @@ def test_a_picture_may_be_made_before_it_stands_in_the_page(show, in_browser):
         tab.wait_for_function("window.apart.querySelector('.legend span') && window.apart.querySelector('.row li')")
         tab.evaluate("document.getElementById('output').replaceChildren(window.apart)")
         until(tab, lambda: tab.locator("canvas.map").bounding_box()["width"] > 400)
-        x, y = middle_of(tab, 3, 5)
         level = round(place_of(float(dense[3, 5]), float(dense.max())) * 32) / 32
-        until(tab, lambda: colour_at(tab, x - 8, y + 7) == rgb(on_scale(level)))
+
+        def is_drawn():
+            x, y = middle_of(tab, 3, 5)  # as long as it grows, it moves
+            return colour_at(tab, x - 8, y + 7) == rgb(on_scale(level))
+
+        until(tab, is_drawn)
 
 
 def test_two_pictures_of_one_model_show_the_same_and_ask_for_themselves(show, in_browser):

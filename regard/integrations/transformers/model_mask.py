@@ -18,8 +18,9 @@ from regard.modes import is_tracing
 # What transformers tells a mask function besides, for others: `local_size` is in the mask function itself.
 _FOR_OTHERS = frozenset({"allow_torch_fix", "local_size"})
 
-# Models whose layers lengthen their mask, which they know by its being a tensor of numbers.
-_LENGTHEN = frozenset({"deepseek_v4"})
+# Models whose layers lengthen their mask, which they know by its being a tensor of numbers; and whose attention adds it
+# to scores, whatever is asked for.
+_IN_NUMBERS = frozenset({"deepseek_v4", "git"})
 
 
 def make_mask(
@@ -73,10 +74,11 @@ def make_mask(
     if isinstance(attention_mask, Tensor):
         padding = reader.padding(attention_mask)
         mask = padding if mask is None else mask if padding is None else mask & padding
-    if mask is None and (allow_is_causal_skip or allow_is_bidirectional_skip):
+    in_numbers = getattr(config, "model_type", None) in _IN_NUMBERS
+    if mask is None and (allow_is_causal_skip or allow_is_bidirectional_skip) and not in_numbers:
         return None
     made = ModelMask(mask, grid, reader.align)
-    if getattr(config, "model_type", None) in _LENGTHEN:
+    if in_numbers:
         return torch.where(made.dense(), 0.0, torch.finfo(dtype).min).to(dtype)
     return made
 

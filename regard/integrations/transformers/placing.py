@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.errors import OptionError
 from regard.grid import Align
-from regard.masks import Mask, PerHead, Window
+from regard.masks import Allowed, GlobalKeys, KeyMask, Mask, Padding, PerHead, SameDocument, Selected, Window
 from regard.masks.boolean import And, Not, Or
 from regard.masks.positional import Positional
 from regard.scores import Score
@@ -18,6 +18,8 @@ from regard.scores.bias import POSITIONAL, Alibi, RelativeBias
 
 Unknown: TypeAlias = Literal["unknown"]
 UNKNOWN: Final = "unknown"  # where queries stand among keys, if nobody says
+# What says the same of every row, or has a tensor for the rows of a call, which fits or is refused.
+_OF_KEYS = (Allowed, GlobalKeys, KeyMask, Padding, SameDocument, Selected)
 _OF_SEVERAL = (And, Or, PerHead)  # by type, not isinstance: a user's subclass may be something else
 
 
@@ -74,7 +76,15 @@ def placed_mask(mask: Mask, align: Align | Unknown) -> Mask:
     if type(mask) is Not:
         inner = placed_mask(mask.mask, align)
         return mask if inner is mask.mask else Not(inner)
-    if not isinstance(mask, Positional) or _is_everything(mask) or align == UNKNOWN or align == mask.align:
+    if not isinstance(mask, Positional):
+        if align is not None and type(mask) not in _OF_KEYS:
+            raise OptionError(
+                f"A mask of a layer of transformers must be one that can be placed among the keys of a cache: got "
+                f"{type(mask).__name__}, whose rows would be counted from the first of each call. Run the model with "
+                f"use_cache=False, or take Window, Causal, Strided, NotSelf, KeyMask or GlobalKeys."
+            )
+        return mask
+    if _is_everything(mask) or align == UNKNOWN or align == mask.align:
         return mask
     placed = copy.copy(mask)
     placed.align = align

@@ -25,13 +25,17 @@ def load_replaced(folder: Path, files: list[Path], model: nn.Module) -> None:
         return
     wanted = [name for name in model.state_dict() if _INSIDE in name]
     found: dict[str, Tensor] = {}
+    taken: dict[str, str] = {}
     for name, each in saved.items():
         # Of a model with a head, names have more in front than of the same model without.
-        for own in wanted:
-            if own == name or own.endswith(f".{name}") or name.endswith(f".{own}"):
-                found[own] = each
-                break
-        else:
+        near = [own for own in wanted if own.endswith(f".{name}") or name.endswith(f".{own}")]
+        names = [name] if name in wanted else near
+        if len(names) > 1 or any(own in taken for own in names):
+            raise CheckpointError(
+                f"{folder} must say what {names[0]} is: {name} may be that of {', '.join(near)}, or it is "
+                f"{taken.get(names[0], 'another')}. Load the whole model that was saved."
+            )
+        if not names:
             layer, _, part = name.rpartition(_INSIDE)
             said = saved.get(f"{layer}{_INSIDE}{DESCRIPTION}")
             raise CheckpointError(
@@ -39,7 +43,8 @@ def load_replaced(folder: Path, files: list[Path], model: nn.Module) -> None:
                 f"{part if said is None else as_text(said)}. Replace the same: load(folder, replace=function), where "
                 f"function(model) calls regard.integrations.transformers.replace on it."
             )
-    lacking = [name for name in wanted if name not in found and not name.endswith(f"{_INSIDE}{DESCRIPTION}")]
+        found[names[0]], taken[names[0]] = each, name
+    lacking = sorted((name for name in wanted if name not in found), key=lambda name: name.endswith(DESCRIPTION))
     if lacking:
         raise CheckpointError(
             f"{folder} must have what is replaced: it lacks {lacking[0]}, and has {', '.join(sorted(saved)[:3])}. "

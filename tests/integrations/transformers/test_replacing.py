@@ -14,9 +14,11 @@ from regard import (
     Gated,
     Gaussian,
     PerHead,
+    RandomKeys,
     RelativeBias,
     ScaledDot,
     Sparsemax,
+    Where,
     Window,
     nn,
 )
@@ -337,3 +339,52 @@ def test_a_scaling_that_is_a_tensor_is_refused():
     q = torch.rand(1, 4, 3, 8)
     with pytest.raises(OptionError, match="`scaling` of LlamaAttention must be a number"):
         attention_forward(model.layers[0].self_attn, q, q, q, None, scaling=torch.tensor(0.7))
+
+
+def test_a_part_without_parameters_must_be_saved_too(tmp_path):
+    model, _ = tiny()
+    replace(model, weights=Sparsemax(), layers=1)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"it lacks encoder.layer.0"):
+        load(tmp_path, replace=lambda model: replace(model, weights=Sparsemax()))
+
+
+def test_two_parts_of_a_checkpoint_are_not_taken_for_one(tmp_path):
+    """Text and pictures have layers of one name in the whole model, and the text model has them alone."""
+    made = build("clip")
+
+    def give_both(model):
+        for layer, alpha in (("text_model", 1.2), ("vision_model", 1.9)):
+            names = [name for name, _ in model.named_modules() if layer in name and name.endswith("self_attn")]
+            for name in names:
+                replace(model, weights=Entmax(Parameter(torch.tensor(alpha))), layers=name)
+
+    made.model.set_attn_implementation("regard")
+    give_both(made.model)
+    made.model.save_pretrained(tmp_path)
+
+    def give_one(model):
+        replace(model, weights=Entmax(Parameter(torch.tensor(1.5))))
+
+    with pytest.raises(CheckpointError, match=r"must say what|nothing takes"):
+        load(tmp_path, kind=transformers.CLIPTextModel, replace=give_one)
+
+
+@pytest.mark.parametrize("mask", [Where(lambda row, column: row - column < 3), RandomKeys(3, seed=0)], ids=str)
+def test_a_mask_that_counts_rows_in_its_own_way_is_refused_in_a_cache(mask):
+    model, given = writer()
+    replace(model, mask=mask)
+    with torch.no_grad():
+        model(given["input_ids"])
+    with pytest.raises(OptionError, match="can be placed among the keys of a cache"):
+        model.generate(**given, max_new_tokens=3)
+    model.generate(**given, max_new_tokens=3, use_cache=False)
+
+
+def test_a_model_that_adds_its_mask_itself_is_given_numbers():
+    made = build("git")
+    with torch.no_grad():
+        made.model.set_attn_implementation("eager")
+        expected = made.model(**made.inputs)[0]
+        made.model.set_attn_implementation("regard")
+        torch.testing.assert_close(made.model(**made.inputs)[0], expected)
